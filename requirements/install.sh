@@ -1,0 +1,25 @@
+#!/bin/sh
+# install.sh VENV [PYTHON]: make the virtual environment VENV and install the lock and this package into it.
+# Safe to repeat: a working environment is brought up to date, a broken or moved one is made anew.
+set -eu
+cd "$(dirname "$0")/.."
+venv=$1
+stamp=$venv/.installed
+
+# Paths inside an environment are absolute, so one that came with a copied or moved folder is of no use.
+if [ -e "$stamp" ] && [ "$(cat "$stamp")" != "$PWD" ]; then rm -rf "$venv"; fi
+if [ -e "$venv" ] && ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then rm -rf "$venv"; fi
+rm -f "$stamp"
+
+if [ ! -e "$venv" ]; then
+    python=$(sh requirements/python.sh "${2:-}")
+    echo "Making $venv with $("$python" --version) ($python) ..."
+    "$python" -m venv "$venv"
+fi
+
+echo "Installing requirements/lock.txt into $venv (a minute or more the first time) ..."
+pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
+$pip install -qq -r requirements/lock.txt
+# The lock has brought the build backend, so building needs nothing further from the network.
+$pip install -qq --no-deps --no-build-isolation --editable .
+echo "$PWD" >"$stamp"

@@ -1,0 +1,146 @@
+"""A backbone and an explorer as one agent. The order of an update, and every optimiser step, stands only here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from teb.agents.backbone import Backbone, BackboneConfig
+from teb.agents.protocol import Batch, Explorer, Metrics, Runtime, Sampling, Shapes, State
+from teb.nets.actor_critic import noisy_action
+from teb.nets.mlp import initialised_from
+from teb.seeding import child_seed, torch_generator
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The configuration of a composed agent."""
+
+    backbone: BackboneConfig
+    """The shared learner."""
+    explorer: Any
+    """The explorer's own `Config`."""
+
+
+class ComposedAgent:
+    """DDPG whose reward is r + eta * r_int."""
+
+    skill_dim = 0
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        build_explorer: Callable[..., Any],
+        shapes: Shapes,
+        runtime: Runtime,
+    ) -> None:
+        """`build_explorer(shapes, gamma=..., n_step=...)` makes the explorer."""
+        self.device = runtime.device
+        with initialised_from(child_seed(runtime.seed, "backbone")):
+            self.backbone = Backbone(config, shapes, runtime.compute).to(self.device)
+        with initialised_from(child_seed(runtime.seed, "explorer")):
+            explorer: Any = build_explorer(shapes, gamma=config.gamma, n_step=config.n_step)
+        self.explorer: Explorer = explorer.to(self.device)
+        n_step = self.explorer.n_step or config.n_step
+        self.sampling: Sampling | None = Sampling(
+            config.batch_size, n_step, max(n_step, self.explorer.horizon), config.gamma
+        )
+        self.critic_optimiser = self._adam([{"params": self.backbone.critic_parameters(), "lr": config.lr}])
+        self.actor_optimiser = self._adam(
+            [{"params": list(self.backbone.actor.parameters()), "lr": config.lr}]
+        )
+        groups = self.explorer.parameter_groups()
+        self.explorer_optimiser = self._adam(groups) if groups else None
+        self.acting = torch_generator(runtime.seed, "acting")
+        self.learning = torch_generator(runtime.seed, "learning", device=self.device)
+        self.exploring = torch_generator(runtime.seed, "exploring", device=self.device)
+
+    def _adam(self, groups: list[dict[str, Any]]) -> torch.optim.Adam:
+        return torch.optim.Adam(groups, fused=True)
+
+    @torch.inference_mode()
+    def act(self, obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
+        """Mean action, with unclipped noise if `explore` (URLB)."""
+        x = torch.from_numpy(np.concatenate([obs, skill]) if skill.size else obs).to(self.device)
+        mean = self.backbone.actor(x.unsqueeze(0)).squeeze(0).cpu()
+        action = noisy_action(mean, self.backbone.config.noise, self.acting) if explore else mean
+        return action.numpy()
+
+    @torch.no_grad()
+    def policy(self, obs: Tensor, skill: Tensor, rng: torch.Generator | None) -> Tensor:
+        """The actor as explorers may ask it, see `teb.agents.protocol.Policy`."""
+        x = self.backbone.encode(obs, skill)
+        return self.backbone.actor(x) if rng is None else self.backbone.sample_action(x, rng)
+
+    def update(self, batch: Batch, env_steps: int) -> Metrics:
+        """Explorer step, intrinsic reward with the updated explorer, critic step, actor step, targets."""
+        metrics: Metrics = {}
+        if self.explorer_optimiser is not None:
+            loss, learnt = self.explorer.loss(batch, self.exploring)
+            descend(loss, self.explorer_optimiser, self.explorer.grad_clip)
+            metrics |= learnt | {"explorer_loss": loss.detach()}
+        bonus, paid = self.explorer.reward(batch, self.policy, self.exploring)
+        reward = batch.reward + self.explorer.eta * bonus
+
+        critic_loss, critic_metrics = self.backbone.critic_loss(batch, reward, self.learning)
+        descend(critic_loss, self.critic_optimiser)
+        actor_loss, actor_metrics = self.backbone.actor_loss(batch, self.learning)
+        descend(actor_loss, self.actor_optimiser)
+
+        self.backbone.follow()
+        self.explorer.after_step(batch, self.policy, self.exploring)
+        return metrics | paid | critic_metrics | actor_metrics
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"backbone": self.backbone, "explorer": self.explorer}  # pyright: ignore[reportReturnType]
+
+    def _optimisers(self) -> dict[str, torch.optim.Optimizer]:
+        named = {
+            "critic": self.critic_optimiser,
+            "actor": self.actor_optimiser,
+            "explorer": self.explorer_optimiser,
+        }
+        return {name: optimiser for name, optimiser in named.items() if optimiser is not None}
+
+    def _generators(self) -> dict[str, torch.Generator]:
+        return {"acting": self.acting, "learning": self.learning, "exploring": self.exploring}
+
+    def state(self) -> State:
+        """Parameters, buffers, optimiser moments and generators."""
+        return {
+            "modules": {name: module.state_dict() for name, module in self._modules().items()},
+            "optimisers": {
+                name: {
+                    str(index): dict(moments) for index, moments in optimiser.state_dict()["state"].items()
+                }
+                for name, optimiser in self._optimisers().items()
+            },
+            "generators": {name: generator.get_state() for name, generator in self._generators().items()},
+        }
+
+    def load(self, state: State) -> None:
+        """Take up a state that `state` gave; hyper-parameters come from the configuration, not from the checkpoint."""
+        for name, module in self._modules().items():
+            module.load_state_dict(state["modules"][name])
+        for name, optimiser in self._optimisers().items():
+            moments = {int(index): values for index, values in state["optimisers"][name].items()}
+            optimiser.load_state_dict(
+                {"state": moments, "param_groups": optimiser.state_dict()["param_groups"]}
+            )
+        for name, generator in self._generators().items():
+            generator.set_state(state["generators"][name])
+
+
+def descend(loss: Tensor, optimiser: torch.optim.Optimizer, max_norm: float = 0.0) -> None:
+    """One step on `loss` for exactly the optimiser's parameters: no gradient is computed for, or left in, any other."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward(inputs=parameters)
+    if max_norm:
+        nn.utils.clip_grad_norm_(parameters, max_norm)
+    optimiser.step()

@@ -1,0 +1,42 @@
+"""Uniform random actions: the row that stands in every coverage table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from teb.agents.protocol import Batch, Metrics, Runtime, Sampling, Shapes, State
+from teb.seeding import numpy_generator
+
+
+@dataclass(frozen=True)
+class UniformConfig:
+    """Nothing to choose."""
+
+
+class UniformAgent:
+    """Draws every action uniformly from [-1, 1]^A and learns nothing."""
+
+    sampling: Sampling | None = None
+    skill_dim = 0
+
+    def __init__(self, shapes: Shapes, runtime: Runtime) -> None:
+        self.action_dim = shapes.action
+        self.rng = numpy_generator(runtime.seed, "acting")
+
+    def act(self, obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
+        """A fresh draw; there is no other policy to evaluate."""
+        return self.rng.uniform(-1.0, 1.0, self.action_dim).astype(np.float32)
+
+    def update(self, batch: Batch, env_steps: int) -> Metrics:
+        """Never asked for, since nothing is sampled."""
+        raise NotImplementedError("the uniform agent does not learn")
+
+    def state(self) -> State:
+        """The generator."""
+        return {"rng": self.rng.bit_generator.state}
+
+    def load(self, state: State) -> None:
+        """Take up the generator."""
+        self.rng.bit_generator.state = state["rng"]

@@ -1,0 +1,339 @@
+"""The command line. Each command is one function below; `teb COMMAND --help` shows its options."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from teb.agents import AGENTS
+from teb.config import Config, RunConfig, default_config, label
+from teb.envs import FAMILIES
+from teb.envs.naming import did_you_mean
+from teb.run.checkpoint import CheckpointError
+from teb.run.evaluate import evaluate
+from teb.run.record import append_once
+from teb.run.session import read_config, resolved, session
+from teb.run.stopping import stop_on_signals
+from teb.run.train import RunError, train
+
+T = TypeVar("T")
+
+_STYLE = (OmitArgPrefixes,)
+"""Options are flat: --lr, not --learner.backbone.lr."""
+
+
+# --- train -------------------------------------------------------------------------------------------------------
+
+TRAIN_USAGE = """Train an agent, or go on with a run that was stopped: the same command resumes it.
+
+  teb train ENV AGENT [options]     such as: teb train maze2d/square-a teb-p --seed 3
+  teb train --from RUN [options]    repeat the configuration of another run
+
+`teb list` names environments and agents. The options below are those of the chosen agent and environment."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the values start from, and where the run goes."""
+
+    preset: Literal["cpu", "paper"] = "cpu"
+    """Sizes to start from: the paper's, or ones that follow its dynamics on a laptop (ours)."""
+    reading: str = "default"
+    """How to read the paper where it leaves a choice; `teb list` names the readings of each agent."""
+    from_: Annotated[Path | None, arg(name="from")] = None
+    """A run folder whose configuration to repeat; further options change it."""
+    out: Path | None = None
+    """The run's folder; by default one under runs/ that names environment, method and seed."""
+    results: Path | None = None
+    """The registry to append the finished run to; by default results.jsonl beside the run's folder."""
+    tensorboard: bool = False
+    """Also write TensorBoard files."""
+
+
+def train_command(args: Sequence[str]) -> int:
+    """Train to the end or to a signal; a finished run goes into the registry."""
+    config, start = parse_train(args)
+    folder = start.out or default_folder(config)
+    registry = start.results or folder.parent / "results.jsonl"
+    say = Console(stderr=True, soft_wrap=True, highlight=False).print
+    with stop_on_signals() as wish, session(config, folder, tensorboard=start.tensorboard) as opened:
+        for warning in opened.warnings:
+            say(f"[yellow]passed over a damaged checkpoint:[/] {warning}")
+        if opened.resumed_at is not None:
+            say(f"resuming {folder} at step {opened.resumed_at:,}")
+        finished = train(opened.run, opened.reporting, wish)
+    record = json.loads((folder / "record.json").read_text())
+    if not finished:
+        say(f"stopped at step {record['env_steps']:,} and saved; to go on: {again(args, folder)}")
+        return 128 + (wish.signal or 0)
+    append_once(registry, record)
+    shown = record["final"].get(record["headline"])
+    print(
+        f"{label(config)} on {config.env}: {record['headline']} {shown:.3f} after {record['env_steps']:,} steps"
+    )
+    print(f"run: {folder}   pictures: teb show {folder}")
+    return 0
+
+
+def parse_train(args: Sequence[str]) -> tuple[Config, Start]:
+    """The configuration and the folders that the words of `teb train` ask for."""
+    names = leading_names(args)
+    start_words = option_values(args, ("--preset", "--reading", "--from"))
+    if "--from" in start_words and not names:
+        base = read_config(Path(start_words["--from"]))
+    else:
+        if not names and not {"-h", "--help"} & set(args):
+            raise ValueError(
+                "train: name an environment and an agent, such as: teb train maze2d/square-a teb-p"
+            )
+        env, agent, *more = (
+            [*names, "maze2d/square-a", "teb"] if not names else [*names, *[""] * (2 - len(names))]
+        )
+        if names and not agent:
+            raise ValueError(
+                f"train: name an agent as well, such as: teb train {env} teb-p; known: {', '.join(AGENTS)}"
+            )
+        if names and more:
+            raise ValueError(f"train: expected an environment and an agent, got also {' '.join(more)!r}")
+        base = default_config(
+            env, agent, start_words.get("--preset", "cpu"), start_words.get("--reading", "default")
+        )
+    start = Start(preset=base.preset, reading=base.reading)  # pyright: ignore[reportArgumentType]
+    defaults = TrainOptions(start, base.run, base.task, base.learner)
+    options = parse(
+        TrainOptions, args[len(names) :], f"teb train {base.env} {base.agent}", defaults, TRAIN_USAGE
+    )
+    config = dataclasses.replace(base, run=options.run, task=options.task, learner=options.learner)
+    return resolved(config), options.start
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What `teb train` can be told; the defaults come from the names and the preset."""
+
+    start: Start
+    run: RunConfig
+    task: Any
+    learner: Any
+
+
+def default_folder(config: Config) -> Path:
+    """runs/<environment>_<method>_seed<seed>, readable and one per variant."""
+    words = [config.env, label(config), config.preset, f"seed{config.run.seed}"]
+    return Path("runs") / "_".join(re.sub(r"[^\w.=-]+", "-", word).strip("-") for word in words)
+
+
+def again(args: Sequence[str], folder: Path) -> str:
+    """The command that goes on with a run."""
+    words = list(args) if "--out" in args else [*args, "--out", str(folder)]
+    return shlex.join(["teb", "train", *words])
+
+
+# --- the other commands --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """Play episodes with a trained policy, without exploration noise."""
+
+    run: Positional[Path]
+    """The run's folder."""
+    episodes: int = 10
+    """How many episodes."""
+    seed: int = 0
+    """Seed of the episodes' starts."""
+
+
+def eval_command(args: Sequence[str]) -> int:
+    """Play episodes and print what came of them."""
+    options = parse(EvalOptions, args, "teb eval")
+    if options.episodes < 1:
+        raise ValueError(f"episodes: must be above 0, got {options.episodes}")
+    result = evaluate(options.run, options.episodes, options.seed)
+    numbers = {name: value for name, value in result.items() if name != "returns"}
+    print(
+        "  ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in numbers.items()
+        )
+    )
+    print(f"written: {options.run / 'eval.json'}")
+    return 0
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """Draw runs: coverage maps coloured by the time of first visit, learning curves, and a table beside them."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run folders; several are drawn side by side."""
+    out: Path | None = None
+    """Folder of the pictures; by default the first run's."""
+
+
+def show_command(args: Sequence[str]) -> int:
+    """Draw runs and print their table."""
+    from teb.report.show import show
+
+    options = parse(ShowOptions, args, "teb show")
+    if not options.runs:
+        raise ValueError("show: name at least one run folder")
+    for path in show(list(options.runs), options.out):
+        print(f"written: {path}")
+    return 0
+
+
+def list_command(args: Sequence[str]) -> int:
+    """Print agents and environments."""
+    parse(ListOptions, args, "teb list")
+    console = Console()
+    agents = Table("agent", "what it is", "source", "readings", title="Agents", title_justify="left")
+    for name, spec in AGENTS.items():
+        agents.add_row(name, spec.summary, spec.citation, ", ".join(spec.readings))
+    families = Table(
+        "environment", "what it is", "source", "names", title="Environments", title_justify="left"
+    )
+    for name, family in FAMILIES.items():
+        families.add_row(f"{name}/...", family.summary, family.citation, ", ".join(family.names) or "any id")
+    console.print(agents, families)
+    return 0
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """Name the agents and the environments."""
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """Look at this machine: versions, threads, bfloat16, memory, disk, rendering."""
+
+
+def doctor_command(args: Sequence[str]) -> int:
+    """Print what this machine offers."""
+    from teb import doctor
+
+    parse(DoctorOptions, args, "teb doctor")
+    return doctor.run()
+
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "train": (train_command, "train an agent, or go on with a stopped run"),
+    "eval": (eval_command, "play episodes with a trained policy"),
+    "show": (show_command, "draw runs: coverage maps, curves, a table"),
+    "list": (list_command, "name the agents and the environments"),
+    "doctor": (doctor_command, "look at this machine"),
+}
+
+
+# --- words to values -------------------------------------------------------------------------------------------------
+
+
+def leading_names(args: Sequence[str]) -> list[str]:
+    """The words before the first option."""
+    names: list[str] = []
+    for word in args:
+        if word.startswith("-"):
+            break
+        names.append(word)
+    return names
+
+
+def option_values(args: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Values of some options, read ahead of the rest because they decide the others' defaults."""
+    values: dict[str, str] = {}
+    for index, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if name in names:
+            values[name] = value if equals else (args[index + 1] if index + 1 < len(args) else "")
+    return values
+
+
+def parse(
+    kind: type[T], args: Sequence[str], prog: str, default: T | None = None, about: str | None = None
+) -> T:
+    """Parse with tyro; its boxed complaint becomes one line."""
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, args=list(args), prog=prog, description=about, config=_STYLE, **given)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ValueError(one_line(complaint.getvalue())) from None
+
+
+def one_line(box: str) -> str:
+    """The complaint inside a box: its first paragraph, and the option that may have been meant."""
+    lines = [line.strip("│ ") for line in box.splitlines() if line[:1] == "│"]
+    paragraphs = "\n".join(lines).split("─" * 8)
+    text = " ".join(paragraphs[0].split())
+    text = re.sub(r"^Error parsing (?!--)\S+: ", "", text).removeprefix("Error parsing ")
+    guess = re.search(r"Perhaps you meant:\s+(--[\w-]+)", box.replace("│", " "))
+    wanted = re.search(r"(--[\w-]+): invalid literal for int.*: ('.*')", text)
+    if wanted:
+        text = f"{wanted[1]}: expected a whole number, got {wanted[2]}"
+    return f"{text}; did you mean {guess[1]}?" if guess else text
+
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run one command; what a user can mend is one line and exit code 2, what broke on the way exit code 1."""
+    name = words[0] if words else "--help"
+    if name in ("-h", "--help"):
+        print(usage())
+        return 0
+    try:
+        if name not in COMMANDS:
+            raise ValueError(
+                f"unknown command {name!r}{did_you_mean(name, COMMANDS)} known: {', '.join(COMMANDS)}"
+            )
+        return COMMANDS[name][0](words[1:])
+    except (ValueError, OSError) as error:
+        return complain(error, 2)
+    except (RunError, CheckpointError) as error:
+        return complain(error, 1)
+
+
+def complain(error: Exception, code: int) -> int:
+    """One line on standard error."""
+    print(f"teb: {error}", file=sys.stderr)
+    return code
+
+
+def usage() -> str:
+    """What `teb --help` says."""
+    lines = [f"  {name:<8} {summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: teb COMMAND ...",
+            "",
+            "Exploration under sparse reward through a predictive bisimulation metric.",
+            "",
+            *lines,
+        ]
+        + ["", "Start with: teb train maze2d/square-a teb-p    Options of a command: teb COMMAND --help"]
+    )
+
+
+if __name__ == "__main__":
+    main()

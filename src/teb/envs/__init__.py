@@ -1,0 +1,82 @@
+"""The environments: families of tasks, found by ids of the form `family/name`.
+
+Importing this package also registers the mazes with Gymnasium, as `teb/Maze2D-square-a-v0` and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from teb.envs.gym import GymConfig, make_gym_task
+from teb.envs.layouts import load_layouts
+from teb.envs.maze2d import Maze2DConfig, make_maze_task, register_mazes
+from teb.envs.naming import did_you_mean
+from teb.envs.protocol import Meter, Task
+
+__all__ = ["FAMILIES", "Family", "Meter", "Task", "make_task", "split_id"]
+
+
+class Family(NamedTuple):
+    """One kind of environment; a new family is one line in `FAMILIES`."""
+
+    config: type[Any]
+    """The frozen dataclass of its options; all of them have defaults."""
+    make: Callable[[str, Any], Task]
+    """Builds the task of a name with such options."""
+    names: tuple[str, ...]
+    """The names it knows; empty if it takes any and judges by itself."""
+    summary: str
+    """One line for lists."""
+    citation: str
+
+
+FAMILIES: dict[str, Family] = {
+    "maze2d": Family(
+        Maze2DConfig,
+        make_maze_task,
+        tuple(load_layouts()),
+        "a point explores a maze without reward; measured by state coverage",
+        "Campos et al. 2020",
+    ),
+    "gym": Family(
+        GymConfig,
+        make_gym_task,
+        (),
+        "any Gymnasium id with a vector to observe and bounded continuous actions",
+        "Towers et al. 2024",
+    ),
+}
+
+
+def split_id(env_id: str) -> tuple[str, str]:
+    """Split `maze2d/square-a` into family and name; a `ValueError` says in one line what may be meant."""
+    family, slash, name = env_id.partition("/")
+    if not slash or not name:
+        full_ids = [f"{key}/{known}" for key, entry in FAMILIES.items() for known in entry.names]
+        guess = did_you_mean(env_id, [full for full in full_ids if full.endswith(f"/{env_id}")] or full_ids)
+        raise ValueError(
+            f"env: must look like family/name, got {env_id!r}{guess} families: {', '.join(FAMILIES)}"
+        )
+    if family not in FAMILIES:
+        guess = did_you_mean(family, FAMILIES)
+        raise ValueError(f"unknown family {family!r} in {env_id!r}{guess} known: {', '.join(FAMILIES)}")
+    names = FAMILIES[family].names
+    if names and name not in names:
+        guess = did_you_mean(name, names)
+        raise ValueError(f"unknown name {name!r} in {env_id!r}{guess} known: {', '.join(names)}")
+    return family, name
+
+
+def make_task(env_id: str, config: Any = None) -> Task:
+    """Build the task of an id such as `maze2d/square-a`; the default config is that of its family."""
+    family, name = split_id(env_id)
+    expected = FAMILIES[family].config
+    if config is None:
+        config = expected()
+    if not isinstance(config, expected):
+        raise TypeError(f"config: {env_id!r} takes a {expected.__name__}, got {type(config).__name__}")
+    return FAMILIES[family].make(name, config)
+
+
+register_mazes()

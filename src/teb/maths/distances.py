@@ -1,0 +1,57 @@
+"""Distances between latents: the ground metric of the bisimulation operator."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+LatentDistance = Literal["l2", "l1", "l1_mean", "huber_mean", "mico"]
+
+_FLOOR = 1e-8
+"""Added under square roots: the gradient of the bare Euclidean norm is NaN at zero."""
+
+_MICO_BETA = 0.1
+
+
+def angle(x: Tensor, y: Tensor) -> Tensor:
+    """Angle between vectors, theta = atan2(sqrt(1 - c^2), c) with c their cosine, [..., D] -> [...].
+
+    The arctangent form keeps its gradient finite for parallel vectors (Castro et al. 2021, appendix).
+    """
+    cosine = torch.cosine_similarity(x, y, dim=-1, eps=1e-9)
+    return torch.atan2((1.0 - cosine.square()).clamp(min=1e-9).sqrt(), cosine)
+
+
+def latent_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor:
+    """Distance between latents along the last axis, [..., D] and [..., D] -> [...].
+
+    - `l2`: ||x - y||_2, the bare norm of TEB eq. (10).
+    - `l1`: sum_d |x_d - y_d|; `l1_mean`: the same divided by D.
+    - `huber_mean`: mean_d h(x_d - y_d), h the Huber function with knee 1 (Zhang et al. 2021, released code).
+    - `mico`: (||x||^2 + ||y||^2) / 2 + 0.1 theta(x, y); d(x, x) > 0 (Castro et al. 2021).
+    """
+    if kind == "mico":
+        return 0.5 * (x.square().sum(-1) + y.square().sum(-1)) + _MICO_BETA * angle(x, y)
+    difference = x - y
+    if kind == "l2":
+        return (difference.square().sum(-1) + _FLOOR).sqrt()
+    if kind == "l1":
+        return difference.abs().sum(-1)
+    if kind == "l1_mean":
+        return difference.abs().mean(-1)
+    magnitude = difference.abs()
+    return torch.where(magnitude < 1.0, 0.5 * difference.square(), magnitude - 0.5).mean(-1)
+
+
+def pairwise_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor:
+    """All distances between two sets of latents, [B, D] and [P, D] -> [B, P].
+
+    Equal to `latent_distance(x[:, None], y[None], kind)`; the Euclidean case goes through one matrix product, on
+    points moved to their common centre, since ||x||^2 - 2 x.y + ||y||^2 cancels badly far from the origin.
+    """
+    if kind != "l2":
+        return latent_distance(x.unsqueeze(1), y.unsqueeze(0), kind)
+    centre = y.mean(0, keepdim=True)
+    return torch.cdist(x - centre, y - centre)

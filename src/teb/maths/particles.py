@@ -1,0 +1,16 @@
+"""Particle estimates of novelty: how far a point lies from its nearest neighbours in a sample."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def nearest_mean(distances: Tensor, k: int) -> Tensor:
+    """Mean of the k smallest distances of each row, [B, P] -> [B].
+
+    The particle estimate of state entropy (Singh et al. 2003; Liu & Abbeel 2021) is a sum of logarithms of such
+    distances; here the distance itself is the potential.
+    """
+    if not 1 <= k <= distances.shape[1]:
+        raise ValueError(f"k: must lie in [1, {distances.shape[1]}] (the number of particles), got {k}")
+    return distances.topk(k, dim=1, largest=False, sorted=False).values.mean(1)

@@ -1,0 +1,63 @@
+"""Linear layers, trunks and the rule that a layer computes in the precision of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Linear(nn.Module):
+    """Orthogonal weight of gain 1, zero bias (URLB). Computes in the precision of its input; parameters stay float32.
+
+    With `blocks` > 1 it is that many independent layers on one input, stacked along the output: one matrix product
+    instead of several small ones.
+    """
+
+    def __init__(self, inputs: int, outputs: int, blocks: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(blocks * outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(blocks * outputs))
+        for block in self.weight.chunk(blocks):
+            nn.init.orthogonal_(block)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [..., blocks * outputs]."""
+        if x.dtype == self.weight.dtype:
+            return F.linear(x, self.weight, self.bias)
+        return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+class Trunk(nn.Module):
+    """Linear, LayerNorm, Tanh: the first stage of every actor and critic (URLB).
+
+    It reads raw observations and therefore always computes in float32: bfloat16 would round a position of 4.5 to
+    steps of 0.03, more than half a coverage bin. What it hands on is in `compute` precision.
+    """
+
+    def __init__(self, inputs: int, width: int, compute: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.linear = Linear(inputs, width)
+        self.norm = nn.LayerNorm(width)
+        self.compute = compute
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs] -> [B, width]."""
+        h = self.norm(self.linear(x))
+        return torch.tanh(h.to(self.compute))
+
+
+def hidden_mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """Linear, LayerNorm, ReLU, Linear: the shape of TEB's and RAP's model heads (Chen & Pan 2022)."""
+    return nn.Sequential(Linear(inputs, hidden), nn.LayerNorm(hidden), nn.ReLU(), Linear(hidden, outputs))
+
+
+@contextmanager
+def initialised_from(seed: int) -> Iterator[None]:
+    """Draw the initial parameters of everything built inside from `seed`, leaving the global generator alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

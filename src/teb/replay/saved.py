@@ -1,0 +1,30 @@
+"""What a saved replay must look like before it is taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from teb.replay.sample import Array
+
+
+def check_saved(state: Mapping[str, Array], per_transition: Mapping[str, Array], capacity: int) -> None:
+    """Raise `ValueError` unless `state` fits a replay with these arrays, one entry per transition each."""
+    columns = {**per_transition, "final_obs": per_transition["obs"]}
+    missing = (columns.keys() | {"length", "running"}) - state.keys()
+    if missing:
+        raise ValueError(f"replay state lacks {sorted(missing)}")
+    lengths, running = state["length"], int(state["running"])
+    if lengths.dtype != np.int64 or lengths.ndim != 1 or len(lengths) < running:
+        raise ValueError("replay state: length must be an int64 per episode, the running one included")
+    if (lengths[: len(lengths) - running] < 1).any() or (lengths < 0).any():
+        raise ValueError("replay state has an episode without transitions")
+    used = int(lengths.sum())
+    if used > capacity:
+        raise ValueError(f"replay state has {used} transitions, the capacity is {capacity}")
+    for name, column in columns.items():
+        expected = (len(lengths) if name == "final_obs" else used, *column.shape[1:])
+        if state[name].shape != expected or state[name].dtype != column.dtype:
+            found = f"{state[name].dtype} {state[name].shape}"
+            raise ValueError(f"replay state: {name} must be {column.dtype} {expected}, got {found}")

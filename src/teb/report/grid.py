@@ -1,0 +1,166 @@
+"""A grid of variants over environments: which runs fill which cell, and the Markdown table of it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from teb.report.comparison import compare
+from teb.report.records import Record, RecordWarning
+from teb.report.statistics import bootstrap_interval, mean_std
+from teb.report.tables import markdown
+from teb.report.words import MISSING, number, series_name, spread
+
+BASELINE = "uniform"
+
+Published = Mapping[str, Mapping[str, tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Finished runs of a row on one environment, and their headline at the steps that all rows reached."""
+
+    records: tuple[Record, ...] = ()
+    values: tuple[float, ...] = ()
+
+    @property
+    def mixed(self) -> bool:
+        """Whether its runs come from more than one configuration."""
+        return len({record.config_hash for record in self.records}) > 1
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to compare: `rows` are labels of records, `published` is `{env: {row: (mean, std)}}` from papers.
+
+    The uniform policy is a row of every study, asked for or not. Unfinished runs are left out with a warning.
+    """
+
+    records: Sequence[Record]
+    rows: Sequence[str]
+    envs: Sequence[str]
+    published: Published = field(default_factory=dict)
+    headline: str = "coverage"
+
+    @cached_property
+    def all_rows(self) -> tuple[str, ...]:
+        """The rows without repetition, with the uniform policy."""
+        return tuple(dict.fromkeys([*self.rows, BASELINE]))
+
+    @cached_property
+    def published_rows(self) -> tuple[str, ...]:
+        """Rows with a published number, in the order of the study, then those that only papers have."""
+        named = {row for env in self.envs for row in self.published.get(env, {})}
+        first = [row for row in self.all_rows if row in named]
+        others = [row for env in self.envs for row in self.published.get(env, {})]
+        return tuple(dict.fromkeys([*first, *others]))
+
+    @cached_property
+    def steps(self) -> dict[str, tuple[int, bool]]:
+        """By environment: the number of steps of the comparison, and whether some run went further."""
+        return {env: (self._grid[env][0], self._grid[env][1]) for env in self.envs}
+
+    def cell(self, row: str, env: str) -> Cell:
+        """The runs of one row on one environment; empty if missing."""
+        return self._grid[env][2][row]
+
+    @cached_property
+    def _grid(self) -> dict[str, tuple[int, bool, dict[str, Cell]]]:
+        return {env: self._compared(env) for env in self.envs}
+
+    def _compared(self, env: str) -> tuple[int, bool, dict[str, Cell]]:
+        found = {row: _choose(self.records, row, env, self.headline) for row in self.all_rows}
+        flat = [record for row in self.all_rows for record in found[row]]
+        comparison = compare(flat)
+        value = dict(zip(map(id, flat), comparison.values, strict=True))
+        cells = {}
+        for row, records in found.items():
+            known = tuple(record for record in records if math.isfinite(value[id(record)]))
+            cells[row] = Cell(known, tuple(value[id(record)] for record in known))
+        return comparison.env_steps, comparison.cut, cells
+
+
+def study_table(study: Study) -> str:
+    """The Markdown table of final values with notes on what the numbers are."""
+    several = len(study.envs) > 1
+    header = ["", *(task_name(env) for env in study.envs), *(["mean [95 %]"] if several else [])]
+    rows = []
+    for row in study.all_rows:
+        cells = [study.cell(row, env) for env in study.envs]
+        overall = [_overall(cells, study.headline)] if several else []
+        rows.append([row, *(_cell_text(cell, study.headline) for cell in cells), *overall])
+    for row in study.published_rows:
+        numbers = [study.published.get(env, {}).get(row) for env in study.envs]
+        texts = [MISSING if number is None else spread(*number, study.headline) for number in numbers]
+        rows.append([f"{row} (published)", *texts, *(["-"] if several else [])])
+    return markdown(rows, header) + "\n" + _notes(study) + "\n"
+
+
+def _choose(records: Sequence[Record], row: str, env: str, headline: str) -> list[Record]:
+    """Finished runs of a cell by seed; of a seed that ran twice the newest."""
+    chosen: dict[int, Record] = {}
+    for record in records:
+        if (record.label, record.env, record.headline) != (row, env, headline):
+            continue
+        if not record.finished:
+            warnings.warn(
+                f"{row} on {env}, seed {record.seed}: left out, unfinished", RecordWarning, stacklevel=2
+            )
+            continue
+        other = chosen.get(record.seed)
+        if other is not None:
+            message = f"{row} on {env}, seed {record.seed}: ran under two configurations, kept the newest"
+            warnings.warn(message, RecordWarning, stacklevel=2)
+        if other is None or record.started_at >= other.started_at:
+            chosen[record.seed] = record
+    return [chosen[seed] for seed in sorted(chosen)]
+
+
+def _cell_text(cell: Cell, headline: str) -> str:
+    if not cell.values:
+        return MISSING
+    mark = " †" if cell.mixed else ""
+    if len(cell.values) == 1:
+        return f"{number(cell.values[0], headline)} (1 seed){mark}"
+    return f"{spread(*mean_std(cell.values), headline)} ({len(cell.values)}){mark}"
+
+
+def _overall(cells: Sequence[Cell], headline: str) -> str:
+    if not all(cell.values for cell in cells):
+        return MISSING
+    mean = float(np.mean([np.mean(cell.values) for cell in cells]))
+    low, high = bootstrap_interval([cell.values for cell in cells])
+    text = number(mean, headline)
+    return (
+        f"{text} [{number(low, headline)}, {number(high, headline)}]"
+        if math.isfinite(low)
+        else f"{text} (no interval)"
+    )
+
+
+def _notes(study: Study) -> str:
+    cells = [study.cell(row, env) for row in study.all_rows for env in study.envs]
+    what = f"Mean ± sample standard deviation of {series_name(study.headline)} over seeds (number of seeds)"
+    lines = [f"{what}; (1 seed) marks a single run."]
+    if len(study.envs) > 1:
+        lines[0] += " The last column is the mean over environments with a bootstrap interval over seeds."
+    for steps in dict.fromkeys(study.steps[env] for env in study.envs):
+        names = ", ".join(task_name(env) for env in study.envs if study.steps[env] == steps)
+        cut = ", the most that all runs reached (some went further)" if steps[1] else ""
+        if steps[0]:
+            lines.append(f"{names}: after {steps[0]:,} environment steps{cut}.")
+    if study.published_rows:
+        lines.append("Rows marked (published) are numbers from papers, not measured here.")
+    if any(cell.mixed for cell in cells):
+        lines.append("† seeds from more than one configuration.")
+    return "\n\n".join(lines)
+
+
+def task_name(env: str) -> str:
+    """`square-a` for `maze2d/square-a`."""
+    return env.rsplit("/", 1)[-1]

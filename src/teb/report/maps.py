@@ -1,0 +1,108 @@
+"""Where in a maze a run has been, and when it came there first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
+
+from teb.report import style
+from teb.report.records import Record, RecordError, decode_first_visit
+from teb.report.words import number, short_steps
+
+COLOURBAR_LABEL = "first visit (thousand steps)"
+# Mean width of a character of the title font at 9.5 points.
+_CHARACTER_INCHES = 0.072
+
+
+def coverage_map(
+    record: Record, ax: Axes, *, last_step: float | None = None, colourbar: bool = True
+) -> AxesImage:
+    """Draw the maze with each bin coloured by the time of its first visit; return the coloured image.
+
+    `last_step` is where the colour scale ends (default: the run's length); maps side by side should share it.
+    """
+    if not record.map:
+        raise RecordError(
+            f"{record.label} on {record.env}, seed {record.seed}: the record holds no coverage map"
+        )
+    visits = decode_first_visit(record.map)
+    inside = inside_cells(record.map)
+    (left, right), (bottom, top) = record.map["bounds"]
+    place: dict[str, Any] = {
+        "origin": "lower",
+        "extent": (left, right, bottom, top),
+        "interpolation": "nearest",
+    }
+    ground = np.zeros((*inside.shape, 4))
+    ground[inside] = to_rgba(style.UNVISITED)
+    shown = np.ma.masked_where(~inside | np.isnan(visits), visits / 1000)
+    with style.applied():
+        ax.imshow(ground.swapaxes(0, 1), **place)
+        image = ax.imshow(
+            shown.T,
+            cmap=style.TIME_COLOURS,
+            vmin=0,
+            vmax=(last_step or record.env_steps or 1) / 1000,
+            **place,
+        )
+        walls = LineCollection(
+            record.map["walls"], colors=style.INK, linewidths=1.6, capstyle="projecting", zorder=3
+        )
+        walls.set_clip_on(False)
+        ax.add_collection(walls, autolim=False)
+        ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
+        ax.set_axis_off()
+        ax.set_title(_title(record, visits, inside, _slot_width(ax)))
+        if colourbar:
+            ax.figure.colorbar(image, ax=ax, label=COLOURBAR_LABEL, shrink=0.9)
+    return image
+
+
+def inside_cells(map: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Which bins lie inside a cell of the maze, `[nx, ny]`."""
+    (left, _), (bottom, _) = map["bounds"]
+    nx, ny = map["shape"]
+    # A cell is the unit square around integers, so a bin's centre rounds to the cell that owns it.
+    column = np.rint(left + (np.arange(nx) + 0.5) * map["bin"]).astype(int)
+    row = np.rint(bottom + (np.arange(ny) + 0.5) * map["bin"]).astype(int)
+    inside = np.zeros((nx, ny), dtype=bool)
+    for i, j in map["cells"]:
+        inside |= (column == i)[:, None] & (row == j)[None, :]
+    return inside
+
+
+def map_aspect(map: Mapping[str, Any]) -> float:
+    """Height of the maze divided by its width."""
+    (left, right), (bottom, top) = map["bounds"]
+    return (top - bottom) / (right - left)
+
+
+def _title(record: Record, visits: NDArray[np.float64], inside: NDArray[np.bool_], width: float) -> str:
+    coverage = record.final.get("coverage", float("nan"))
+    if not np.isfinite(coverage):
+        coverage = float((inside & ~np.isnan(visits)).sum() / max(inside.sum(), 1))
+    who = f"{record.label} on {record.map.get('maze', record.task)},"
+    seed = f"seed {record.seed}:"
+    result = f"{number(coverage, 'coverage')} after {short_steps(record.env_steps)}"
+    result += "" if record.finished else " (unfinished)"
+    characters = max(int(width / _CHARACTER_INCHES), 12)
+    line = f"{who} {seed} {result}"
+    if len(line) <= characters:
+        return line
+    parts = textwrap.wrap(who, characters, break_on_hyphens=False) + textwrap.wrap(
+        f"{seed} {result}", characters
+    )
+    return "\n".join(parts)
+
+
+def _slot_width(ax: Axes) -> float:
+    figure = ax.get_figure(root=True)
+    return ax.get_window_extent().width / figure.dpi if figure is not None else 4.0

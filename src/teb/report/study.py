@@ -1,0 +1,162 @@
+"""The figures of a study: curves per environment, and final values beside published ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from teb.report import style
+from teb.report.curves import learning_curve
+from teb.report.grid import BASELINE, Cell, Published, Study, study_table, task_name
+from teb.report.statistics import mean_std
+from teb.report.style import LineStyle
+from teb.report.words import MISSING, series_name, short_steps
+
+__all__ = [
+    "BASELINE", "Cell", "Published", "Study", "curves_figure", "final_figure", "study_table", "write_study",
+]  # fmt: skip
+
+_PANELS_PER_ROW = 4
+
+
+def write_study(study: Study, folder: Path) -> list[Path]:
+    """Write `curves` and `final` as PNG and SVG, and `table.md`; return the paths."""
+    folder = Path(folder)
+    paths = style.save(curves_figure(study), folder / "curves")
+    paths += style.save(final_figure(study), folder / "final")
+    table = folder / "table.md"
+    table.write_text(study_table(study), encoding="utf-8", newline="\n")
+    return [*paths, table]
+
+
+def curves_figure(study: Study) -> Figure:
+    """The headline over steps, a panel per environment, a line per row: mean over seeds, band of one std."""
+    with style.applied():
+        figure, panels = _panels(study, height=2.5, extra=0.3 + 0.22 * math.ceil(len(study.all_rows) / 5))
+        for env, ax in zip(study.envs, panels, strict=False):
+            for row in reversed(study.all_rows):
+                # One group per row: a row whose runs stem from several configurations is still one line.
+                members = [replace(record, config_hash="") for record in study.cell(row, env).records]
+                learning_curve(members, ax, study.headline, styles=_styles(study), legend=False)
+            ax.set_title(task_name(env))
+            ax.label_outer()
+        _label_inner_edges(study, panels)
+        keys = [_row_key(study, row) for row in study.all_rows]
+        figure.legend(handles=keys, loc="outside lower center", ncols=min(len(keys), 5))
+    return figure
+
+
+def final_figure(study: Study) -> Figure:
+    """The headline at the end: bar = mean, whisker = one std, dot = one seed, hollow diamond = published."""
+    count = len(study.all_rows) + len(study.published_rows)
+    with style.applied():
+        figure, panels = _panels(study, height=0.75 + 0.24 * count, extra=0.35)
+        for env, ax in zip(study.envs, panels, strict=False):
+            for place, row in enumerate(study.all_rows):
+                _draw_cell(ax, place, study.cell(row, env), _styles(study)[row])
+            for place, row in enumerate(study.published_rows, start=len(study.all_rows)):
+                _draw_published(ax, place, study.published.get(env, {}).get(row), _styles(study)[row])
+            _dress_final(ax, study, env)
+        figure.legend(handles=_final_keys(study), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _panels(study: Study, height: float, extra: float) -> tuple[Figure, list[Axes]]:
+    if not study.envs:
+        raise ValueError("envs: expected at least one environment, got none")
+    rows = math.ceil(len(study.envs) / _PANELS_PER_ROW)
+    columns = math.ceil(len(study.envs) / rows)
+    figure = style.new_figure(max(6.5, 2.75 * columns), height * rows + extra)
+    panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
+    for ax in panels[len(study.envs) :]:
+        ax.set_axis_off()
+    return figure, panels
+
+
+def _label_inner_edges(study: Study, panels: Sequence[Axes]) -> None:
+    """Bring back the step labels of a panel that has an empty place below it."""
+    columns = panels[0].get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
+    for ax in panels[max(len(study.envs) - columns, 0) : len(study.envs)]:
+        ax.xaxis.set_tick_params(labelbottom=True)
+        ax.set_xlabel("environment steps")
+
+
+def _row_key(study: Study, row: str) -> Line2D:
+    look = _styles(study)[row]
+    there = any(study.cell(row, env).values for env in study.envs)
+    return Line2D(
+        [], [], color=look.colour, linestyle=look.stroke, label=row if there else f"{row} ({MISSING})"
+    )
+
+
+def _draw_cell(ax: Axes, place: int, cell: Cell, look: LineStyle) -> None:
+    if not cell.values:
+        ax.text(
+            0.02, place, MISSING, va="center", color=style.MISSING_GREY, transform=ax.get_yaxis_transform()
+        )
+        return
+    mean, std = mean_std(cell.values)
+    ax.barh(place, mean, height=0.62, color=look.colour, alpha=0.3, linewidth=0)
+    if math.isfinite(std):
+        ax.errorbar(mean, place, xerr=std, color=look.colour, capsize=2.5, linewidth=1.4)
+    ax.plot([mean, mean], [place - 0.31, place + 0.31], color=look.colour, linewidth=2)
+    # Seeds lie close together; side by side in their order they can be counted.
+    beside = place + 0.2 * np.linspace(-1, 1, len(cell.values)) if len(cell.values) > 1 else [place]
+    dots = {"color": look.colour, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.5}
+    ax.plot(cell.values, beside, "o", zorder=4, **dots)
+
+
+def _draw_published(ax: Axes, place: int, value: tuple[float, float] | None, look: LineStyle) -> None:
+    if value is None:
+        ax.text(
+            0.02, place, MISSING, va="center", color=style.MISSING_GREY, transform=ax.get_yaxis_transform()
+        )
+        return
+    mean, std = value
+    ax.errorbar(
+        mean, place, xerr=std if math.isfinite(std) else None, color=look.colour, capsize=2.5, linewidth=1.0
+    )
+    ax.plot(mean, place, "D", markersize=5.5, markerfacecolor="white", markeredgecolor=look.colour, zorder=4)
+
+
+def _dress_final(ax: Axes, study: Study, env: str) -> None:
+    names = [*study.all_rows, *(f"{row} (published)" for row in study.published_rows)]
+    steps, cut = study.steps[env]
+    ax.set_title(task_name(env))
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel(
+        f"{series_name(study.headline)} at {short_steps(steps)} steps{' (shortest run)' if cut else ''}"
+    )
+    if study.headline == "coverage":
+        ax.set_xlim(0, 1)
+
+
+def _final_keys(study: Study) -> list[Line2D | Patch]:
+    ink = "#4a4a4a"
+    keys: list[Line2D | Patch] = [
+        Patch(color=ink, alpha=0.3, label="mean over seeds"),
+        Line2D([], [], color=ink, linewidth=1.4, label="± 1 standard deviation"),
+        Line2D([], [], color=ink, marker="o", markersize=4, linestyle="none", label="one seed"),
+    ]
+    if study.published_rows:
+        keys.append(
+            Line2D(
+                [], [], color=ink, marker="D", markerfacecolor="white", linestyle="none", label="published"
+            )
+        )
+    return keys
+
+
+def _styles(study: Study) -> dict[str, LineStyle]:
+    return style.line_styles([*study.all_rows, *study.published_rows])

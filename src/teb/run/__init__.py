@@ -1,0 +1,1 @@
+"""Running an agent on a task: the loop, its checkpoints, its numbers."""

@@ -1,0 +1,234 @@
+"""The loop: act, learn, step, remember, measure. It knows verbs; no algorithm and no environment has a name here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from teb.agents.protocol import Agent, Metrics, State, to_batch
+from teb.config import RunConfig
+from teb.envs.protocol import Task
+from teb.replay.ring import Replay
+from teb.run import checkpoint
+from teb.run.logging import Display, MetricsFile, Row, Sink
+from teb.run.stopping import StopWish
+from teb.seeding import child_seed, numpy_generator
+
+PARTS = ("act", "env", "sample", "update")
+"""What the time of a step is split into."""
+
+
+class RunError(Exception):
+    """The run cannot go on; the message says why, and from where it can."""
+
+
+class Run:
+    """Everything that changes while training, and that a checkpoint therefore holds."""
+
+    def __init__(self, config: RunConfig, task: Task, agent: Agent, folder: Path) -> None:
+        self.config, self.task, self.agent, self.folder = config, task, agent, folder
+        obs_space, action_space = task.env.observation_space, task.env.action_space
+        assert obs_space.shape is not None and action_space.shape is not None
+        self.action_dim = action_space.shape[0]
+        self.replay = Replay(
+            config.replay_capacity, obs_space.shape, np.float32, self.action_dim, agent.skill_dim
+        )
+        self.uniform = numpy_generator(config.seed, "uniform actions")
+        self.sampler = numpy_generator(config.seed, "replay")
+        self.skill = np.zeros(agent.skill_dim, np.float32)
+        self.obs = self.first_obs = np.zeros(obs_space.shape, np.float32)
+        self.env_steps = self.updates = self.episodes = 0
+        self.episode_return = 0.0
+        self.returns: list[float] = []
+        self.seconds = dict.fromkeys((*PARTS, "total"), 0.0)
+
+    def begin_episode(self) -> None:
+        """Reset with a seed of its own, so that the episode can be replayed from its number and its actions."""
+        obs, _ = self.task.env.reset(seed=self._episode_seed())
+        self.episode_return = 0.0
+        self._see(obs)
+        self.replay.begin(self.obs)
+
+    def _episode_seed(self) -> int:
+        return child_seed(self.config.seed, "episode", self.episodes) % 2**31
+
+    def _see(self, obs: np.ndarray) -> None:
+        if not np.isfinite(obs).all():
+            raise self.broken("observation", obs)
+        self.obs = obs
+        if self.env_steps == 0:
+            self.first_obs = obs
+        self.task.meter.observe(obs, self.env_steps)
+
+    def act(self) -> np.ndarray:
+        """Uniform at first, then the agent's noisy action."""
+        if self.env_steps < self.config.uniform_steps:
+            return self.uniform.uniform(-1.0, 1.0, self.action_dim).astype(np.float32)
+        return self.agent.act(self.obs, self.skill, self.env_steps, explore=True)
+
+    def take(self, action: np.ndarray) -> bool:
+        """Step the environment and remember what happened; true if the episode ended."""
+        obs, reward, terminated, truncated, _ = self.task.env.step(action)
+        reward = float(reward)
+        if not np.isfinite(reward):
+            raise self.broken("reward", reward)
+        self.env_steps += 1
+        self._see(obs)
+        self.replay.add(action, reward, terminated, obs, self.skill)
+        self.episode_return += reward
+        if not (terminated or truncated):
+            return False
+        self.replay.end()
+        self.returns.append(self.episode_return)
+        self.episodes += 1
+        return True
+
+    def broken(self, quantity: str, value: object) -> RunError:
+        """The error for a number that is not finite."""
+        try:
+            last = checkpoint.load_latest(self.folder)
+        except checkpoint.CheckpointError:
+            last = None
+        good = (
+            f"the last good checkpoint is {last.path} (step {last.env_steps:,})"
+            if last
+            else "no checkpoint yet"
+        )
+        return RunError(f"{quantity} is not finite at step {self.env_steps:,}: {value}; {good}")
+
+    def check(self, metrics: Metrics) -> None:
+        """Refuse an update whose losses are not finite. One synchronisation, which the CPU does not notice."""
+        values = torch.stack([value.float() for value in metrics.values()])
+        if not torch.isfinite(values.sum()):
+            bad = [
+                name for name, value in zip(metrics, values.tolist(), strict=True) if not np.isfinite(value)
+            ]
+            raise self.broken("update: " + ", ".join(bad or ["the sum of its metrics"]), values.tolist())
+
+    def row(self, metrics: Metrics) -> Row:
+        """What metrics.jsonl says at this step; the returns of the episodes since the last row are averaged."""
+        mean_return = float(np.mean(self.returns)) if self.returns else None
+        self.returns.clear()
+        return {
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "episode_return": mean_return,
+            **self.task.meter.metrics(),
+            **{name: float(value) for name, value in metrics.items()},
+            **{f"seconds_{part}": round(spent, 3) for part, spent in self.seconds.items()},
+        }
+
+    def state(self) -> State:
+        """Everything that the next step depends on. The environment is its episode's number and actions so far."""
+        return {
+            "agent": self.agent.state(),
+            "replay": self.replay.state(),
+            "meter": self.task.meter.state(),
+            "uniform": self.uniform.bit_generator.state,
+            "sampler": self.sampler.bit_generator.state,
+            "skill": self.skill,
+            "first_obs": self.first_obs,
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "episode_return": self.episode_return,
+            "returns": self.returns,
+            "seconds": self.seconds,
+        }
+
+    def load(self, state: State) -> None:
+        """Take up a state that `state` gave."""
+        self.agent.load(state["agent"])
+        self.replay.load(state["replay"])
+        self.task.meter.load(state["meter"])
+        self.uniform.bit_generator.state = state["uniform"]
+        self.sampler.bit_generator.state = state["sampler"]
+        for name in (
+            "skill",
+            "first_obs",
+            "env_steps",
+            "updates",
+            "episodes",
+            "episode_return",
+            "returns",
+            "seconds",
+        ):
+            setattr(self, name, state[name])
+        if self.replay.running:
+            self._replay_episode()
+
+    def _replay_episode(self) -> None:
+        """Bring the environment back to where the running episode stood."""
+        obs, _ = self.task.env.reset(seed=self._episode_seed())
+        for action in self.replay.current_actions():
+            obs, *_ = self.task.env.step(action)
+        remembered = self.replay.current_obs()[-1]
+        if not np.array_equal(obs, remembered):
+            raise RunError(
+                f"the environment did not repeat its episode: {remembered} was seen, {obs} now; it must be "
+                "deterministic given reset(seed) and the actions for a run to be resumed"
+            )
+        self.obs = remembered
+
+
+class Reporting(NamedTuple):
+    """Who hears of a run while it goes on."""
+
+    metrics: MetricsFile
+    sinks: Sequence[Sink]
+    display: Display
+    save: Callable[[Run, MetricsFile], Any]
+    """Write a checkpoint and the record."""
+
+
+def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
+    """Train to the end, or to the wish to stop; true if the end was reached."""
+    config, agent, clock, seconds = run.config, run.agent, time.perf_counter, run.seconds
+    sampling, device = agent.sampling, torch.device(config.device)
+    metrics: Metrics = {}
+    begun, saved = clock() - seconds["total"], clock()
+    while run.env_steps < config.steps and wish.signal is None:
+        if not run.replay.running:
+            run.begin_episode()
+        t0 = clock()
+        action = run.act()
+        t1 = t2 = t3 = clock()
+        if sampling and run.env_steps >= config.seed_steps and run.env_steps % config.update_every == 0:
+            batch = to_batch(run.replay.sample(*sampling, run.sampler), run.first_obs, device)
+            t2 = clock()
+            metrics = agent.update(batch, run.env_steps)
+            run.updates += 1
+            if device.type == "cpu":
+                run.check(metrics)
+            t3 = clock()
+        run.take(action)
+        t4 = clock()
+        for part, spent in zip(PARTS, (t1 - t0, t4 - t3, t2 - t1, t3 - t2), strict=True):
+            seconds[part] += spent
+        if run.env_steps % config.log_every == 0 or run.env_steps == config.steps:
+            seconds["total"] = clock() - begun
+            if metrics:
+                run.check(metrics)
+            row = run.row(metrics)
+            for sink in (reporting.metrics, *reporting.sinks):
+                sink.write(row)
+            reporting.display.advance(row)
+        if clock() - saved > config.checkpoint_seconds and run.env_steps < config.steps:
+            seconds["total"] = clock() - begun
+            _save_if_sound(run, metrics, reporting)
+            saved = clock()
+    seconds["total"] = clock() - begun
+    _save_if_sound(run, metrics, reporting)
+    return run.env_steps >= config.steps
+
+
+def _save_if_sound(run: Run, metrics: Metrics, reporting: Reporting) -> None:
+    if metrics:
+        run.check(metrics)
+    reporting.save(run, reporting.metrics)
