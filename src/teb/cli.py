@@ -218,6 +218,13 @@ class ListOptions:
     """Name the agents and the environments."""
 
 
+def study_command(args: Sequence[str]) -> int:
+    """List, plan, run or show a study."""
+    from teb.studies import command
+
+    return command.run(parse(command.StudyOptions, args, "teb study"))
+
+
 @dataclass(frozen=True)
 class DoctorOptions:
     """Look at this machine: versions, threads, bfloat16, memory, disk, rendering."""
@@ -235,6 +242,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train_command, "train an agent, or go on with a stopped run"),
     "eval": (eval_command, "play episodes with a trained policy"),
     "show": (show_command, "draw runs: coverage maps, curves, a table"),
+    "study": (study_command, "the paper's tables and figures: list, plan, run, show"),
     "list": (list_command, "name the agents and the environments"),
     "doctor": (doctor_command, "look at this machine"),
 }

@@ -54,7 +54,7 @@ class RunConfig:
             in_range(name, getattr(self, name), 0, 2**63)
 
 
-NEUTRAL = ("log_every", "checkpoint_seconds", "threads")
+NEUTRAL = ("log_every", "checkpoint_seconds", "threads", "device")
 """Fields of `RunConfig` that cannot change what is learnt beyond rounding."""
 
 

@@ -400,7 +400,7 @@ LITERAL: dict[str, Any] = {
 }
 """The equations word by word."""
 
-PARTICLES: dict[str, Any] = {"anchor": "particles"}
+PARTICLES: dict[str, Any] = {"anchor": "particles", "eta": 10.0}
 """Our extension: where the agent has been is a cloud, not a point."""
 
 CONTROL: dict[str, Any] = {"models": "none"}

@@ -37,8 +37,13 @@ def surroundings() -> dict[str, Any]:
 
 
 def commit() -> tuple[str, bool]:
-    """The commit that the code stands at and whether it was changed since; empty outside a checkout."""
+    """The commit that the code stands at and whether it was changed since.
+
+    Outside a checkout, in a container say, the variable TEB_COMMIT may name it; else it is empty.
+    """
     here = Path(__file__).parent
+    if named := os.environ.get("TEB_COMMIT"):
+        return named, False
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=False)

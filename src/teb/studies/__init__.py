@@ -1,1 +1,12 @@
 """The paper's tables and figures as data: which runs each needs, and how it is drawn."""
+
+from __future__ import annotations
+
+from teb.studies import shaping
+from teb.studies.plan import Study
+
+STUDIES: dict[str, Study] = {
+    "shaping": shaping.STUDY,
+    "shaping-paper-size": shaping.PAPER_SIZE,
+    "readings": shaping.READINGS,
+}

@@ -1,0 +1,150 @@
+"""The four verbs of `teb study`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from tyro.conf import Positional
+
+from teb.config import label
+from teb.envs.naming import did_you_mean
+from teb.report import grid
+from teb.report.records import Record, read_registry
+from teb.run.stopping import stop_on_signals
+from teb.studies import STUDIES
+from teb.studies.plan import Job, Study, jobs, missing, registry
+from teb.studies.pool import run_jobs
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """A table or figure of the paper from stored runs: plan says what is missing, run makes it, show draws it."""
+
+    verb: Positional[Literal["list", "plan", "run", "show"]]
+    """What to do."""
+    name: Positional[str] = ""
+    """Which study; `teb study list` names them."""
+    results: Path = Path("results")
+    """Folder of the registry runs.jsonl; pictures and tables go into one below it that bears the study's name."""
+    runs: Path = Path("runs/study")
+    """Folder of the run folders."""
+    workers: int = 1
+    """Runs at the same time, each with its share of the cores."""
+    seeds: tuple[int, ...] = ()
+    """Only these seeds."""
+    envs: tuple[str, ...] = ()
+    """Only these environments."""
+    agents: tuple[str, ...] = ()
+    """Only these agents."""
+    device: str = "cpu"
+    """cpu, cuda or auto."""
+
+
+def run(options: StudyOptions) -> int:
+    """Do what the verb says."""
+    verbs: dict[str, Callable[[StudyOptions], int]] = {
+        "list": _list,
+        "plan": _plan,
+        "run": _run,
+        "show": _show,
+    }
+    return verbs[options.verb](options)
+
+
+def chosen(options: StudyOptions) -> Study:
+    """The named study, narrowed to what was asked for."""
+    study = STUDIES.get(options.name)
+    if study is None:
+        guess = did_you_mean(options.name, STUDIES)
+        raise ValueError(f"unknown study {options.name!r}{guess} known: {', '.join(STUDIES)}")
+    for what, wanted, known in (
+        ("envs", options.envs, study.envs),
+        ("agents", options.agents, [variant.agent for variant in study.variants]),
+    ):
+        for name in wanted:
+            if name not in known:
+                raise ValueError(
+                    f"{what}: study {options.name!r} has {', '.join(dict.fromkeys(known))}, got {name!r}"
+                )
+    return dataclasses.replace(
+        study,
+        seeds=options.seeds or study.seeds,
+        envs=options.envs or study.envs,
+        variants=[v for v in study.variants if not options.agents or v.agent in options.agents],
+    )
+
+
+def _records(options: StudyOptions) -> list[Record]:
+    path = registry(options.results)
+    return read_registry(path) if path.exists() else []
+
+
+def _list(options: StudyOptions) -> int:
+    for name, study in STUDIES.items():
+        print(f"{name:<20} {study.title} ({len(jobs(study))} runs, preset {study.preset})")
+    return 0
+
+
+def _plan(options: StudyOptions) -> int:
+    study, records = chosen(options), _records(options)
+    lacking = missing(study, records)
+    total = len(jobs(study))
+    print(f"{options.name}: {total - len(lacking)} of {total} runs are in {registry(options.results)}")
+    for job in lacking:
+        print("  missing: teb train", *job.words)
+    hours = _estimated_hours(lacking, records)
+    if lacking:
+        known = (
+            f"about {hours:.1f} hours with one worker, from stored runs"
+            if hours
+            else "no stored run to estimate from"
+        )
+        print(f"{len(lacking)} to go: {known}")
+    return 0
+
+
+def _estimated_hours(lacking: Sequence[Job], records: Sequence[Record]) -> float | None:
+    """Mean wall-clock of stored runs of the same agent and preset, times what is missing; None if one has no like."""
+    total = 0.0
+    for job in lacking:
+        alike = [
+            r.wall_seconds for r in records if (r.method, r.preset) == (job.config.agent, job.config.preset)
+        ]
+        if not alike:
+            return None
+        total += sum(alike) / len(alike)
+    return total / 3600
+
+
+def _run(options: StudyOptions) -> int:
+    if options.workers < 1:
+        raise ValueError(f"workers: must be above 0, got {options.workers}")
+    study = chosen(options)
+    say = Console(stderr=True, soft_wrap=True, highlight=False).print
+    lacking = missing(study, _records(options))
+    device = ("--device", options.device)
+    lacking = [dataclasses.replace(job, words=(*job.words, *device)) for job in lacking]
+    say(f"{options.name}: {len(lacking)} runs to go, {options.workers} at a time")
+    with stop_on_signals() as wish:
+        failed = run_jobs(lacking, options.runs, registry(options.results), options.workers, wish, say)
+    if wish.signal is not None:
+        say("stopped; every run was saved, and the same command goes on")
+        return 128 + wish.signal
+    return 1 if failed else 0
+
+
+def _show(options: StudyOptions) -> int:
+    from teb.report.study import write_study
+
+    study = chosen(options)
+    records = [record for record in _records(options) if record.preset == study.preset]
+    rows = list(dict.fromkeys(label(job.config) for job in jobs(study)))
+    folder = options.results / options.name
+    for path in write_study(grid.Study(records, rows, list(study.envs), study.published), folder):
+        print(f"written: {path}")
+    return 0

@@ -1,0 +1,83 @@
+"""What a study is: rows of variants, environments and seeds; which of its runs the registry has, and which it lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from teb.cli import parse_train
+from teb.config import Config, config_hash, label
+from teb.report.grid import Published
+from teb.report.records import Record
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row: an agent and the options that make it a variant, as on the command line."""
+
+    agent: str
+    options: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    def words(self) -> list[str]:
+        """The options as words of `teb train`."""
+        return [word for name, value in self.options.items() for word in (f"--{name}", str(value))]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table or figure as data."""
+
+    title: str
+    variants: Sequence[Variant]
+    envs: Sequence[str]
+    seeds: Sequence[int]
+    preset: str = "cpu"
+    published: Published = field(default_factory=dict)
+    """Numbers of papers, {env: {row: (mean, std)}}."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    config: Config
+    words: tuple[str, ...]
+    """What `teb train` is told."""
+
+    @property
+    def name(self) -> str:
+        """A folder name, one per run."""
+        words = [self.config.env, label(self.config), self.config.preset, f"seed{self.config.run.seed}"]
+        return "_".join(re.sub(r"[^\w.=-]+", "-", word).strip("-") for word in words)
+
+    def done(self, records: Sequence[Record]) -> bool:
+        """Whether a finished run of this configuration and seed is among the records."""
+        key = (config_hash(self.config), self.config.run.seed)
+        return any(record.finished and (record.config_hash, record.seed) == key for record in records)
+
+
+def jobs(study: Study) -> list[Job]:
+    """All runs, seed by seed, so that an interrupted study has every row before it has more seeds."""
+    return [
+        _job(study, variant, env, seed)
+        for seed in study.seeds
+        for env in study.envs
+        for variant in study.variants
+    ]
+
+
+def _job(study: Study, variant: Variant, env: str, seed: int) -> Job:
+    words = (env, variant.agent, "--preset", study.preset, "--seed", str(seed), *variant.words())
+    return Job(parse_train(words)[0], words)
+
+
+def missing(study: Study, records: Sequence[Record]) -> list[Job]:
+    """The runs that the registry lacks."""
+    return [job for job in jobs(study) if not job.done(records)]
+
+
+def registry(results: Path) -> Path:
+    """The file that finished runs are appended to."""
+    return results / "runs.jsonl"

@@ -1,0 +1,67 @@
+"""What really drives exploration: the readings of the bonus in mazes, its controls, and the particle anchor."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from teb.studies.plan import Study, Variant
+
+GRID = [
+    Variant("teb", {"phi-action": action, "shaping": shaping, "phi-reward": reward})
+    for reward, action, shaping in product(
+        ("mean", "sample"), ("policy", "replay_policy"), ("window_gamma", "window_gamma_n", "one")
+    )
+]
+
+CONTROLS = [Variant("uniform"), Variant("eta0"), Variant("centroid")]
+
+OURS = [Variant("teb-p"), Variant("teb-p", {"bonus": "potential"})]
+
+PUBLISHED = {
+    "maze2d/square-a": {"TEB (paper)": (0.87, 0.07), "CeSD (paper)": (0.71, 0.05)},
+    "maze2d/corridor2": {"TEB (paper)": (0.93, 0.02), "CeSD (paper)": (0.82, 0.06)},
+}
+"""Table 1 of Liang et al. 2026, ten seeds."""
+
+STUDY = Study(
+    title="Readings of the shaping bonus in mazes",
+    variants=[*OURS, *CONTROLS, *GRID],
+    envs=["maze2d/square-a", "maze2d/corridor2"],
+    seeds=[0, 1, 2],
+    published=PUBLISHED,
+)
+
+PAPER_SIZE = Study(
+    title="The same at the paper's size, one seed",
+    variants=[*OURS, Variant("teb"), Variant("teb", {"reading": "literal"}), Variant("eta0")],
+    envs=["maze2d/square-a"],
+    seeds=[0],
+    preset="paper",
+    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
+)
+
+READINGS = Study(
+    title="Further readings of the paper's bonus, in search of its published coverage",
+    variants=[
+        Variant("uniform"),
+        Variant("teb"),
+        Variant("teb", {"reading": "theorem-faithful"}),
+        Variant("teb", {"reading": "literal"}),
+        *(Variant("teb", {"anchor": anchor}) for anchor in ("random", "s0", "ema")),
+        *(Variant("teb", {"eta": eta}) for eta in (0.05, 10.0, 100.0)),
+        *(Variant("teb", {"phi-action": action}) for action in ("replay_replay", "expected")),
+        *(Variant("teb", {"shaping": shaping}) for shaping in ("sum", "first_step")),
+        Variant("teb", {"shaping": "sum", "phi-action": "replay_policy"}),
+        Variant("teb", {"bonus": "potential"}),
+        Variant("teb", {"bonus": "potential", "anchor": "random"}),
+        Variant("teb", {"bonus": "potential", "anchor": "s0"}),
+        Variant("teb", {"reward-model": "frozen", "phi-reward": "sample", "anchor-reward": "pred_sample"}),
+        Variant("teb", {"fint-norm": "std"}),
+        Variant("teb", {"w-dist": "w2"}),
+        Variant("teb", {"metric-target": "ema"}),
+        Variant("teb", {"action-limit": 1.0, "uniform-steps": 4000}),
+    ],
+    envs=["maze2d/square-a"],
+    seeds=[0],
+    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
+)
