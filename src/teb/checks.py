@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args, get_origin, get_type_hints
 
 
 def positive(name: str, value: float) -> None:
@@ -15,3 +16,12 @@ def in_range(name: str, value: float, low: float, high: float, *, high_open: boo
     """Refuse numbers outside [low, high], or [low, high) if `high_open`."""
     if not (low <= value <= high) or (high_open and value == high):
         raise ValueError(f"{name}: must lie in [{low:g}, {high:g}{')' if high_open else ']'}, got {value}")
+
+
+def one_of_the_choices(config: object) -> None:
+    """Refuse words that a dataclass's `Literal` fields do not list."""
+    for name, kind in get_type_hints(type(config)).items():
+        choices = get_args(kind)
+        value = getattr(config, name)
+        if get_origin(kind) is Literal and value not in choices:
+            raise ValueError(f"{name}: must be one of {', '.join(map(str, choices))}, got {value!r}")

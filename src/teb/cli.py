@@ -238,11 +238,19 @@ def doctor_command(args: Sequence[str]) -> int:
     return doctor.run()
 
 
+def bench_command(args: Sequence[str]) -> int:
+    """Print how fast updates and the loop are here."""
+    from teb import bench
+
+    return bench.run(parse(bench.BenchOptions, args, "teb bench"))
+
+
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train_command, "train an agent, or go on with a stopped run"),
     "eval": (eval_command, "play episodes with a trained policy"),
     "show": (show_command, "draw runs: coverage maps, curves, a table"),
     "study": (study_command, "the paper's tables and figures: list, plan, run, show"),
+    "bench": (bench_command, "measure speed, as ratios"),
     "list": (list_command, "name the agents and the environments"),
     "doctor": (doctor_command, "look at this machine"),
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from teb.agents import AGENTS
-from teb.checks import in_range, positive
+from teb.checks import in_range, one_of_the_choices, positive
 from teb.envs import FAMILIES, split_id
 from teb.envs.naming import did_you_mean
 
@@ -48,14 +48,15 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
+        one_of_the_choices(self)
         for name in ("steps", "update_every", "replay_capacity", "log_every", "checkpoint_seconds"):
             positive(name, getattr(self, name))
         for name in ("seed", "seed_steps", "uniform_steps", "threads"):
             in_range(name, getattr(self, name), 0, 2**63)
 
 
-NEUTRAL = ("log_every", "checkpoint_seconds", "threads", "device")
-"""Fields of `RunConfig` that cannot change what is learnt beyond rounding."""
+NEUTRAL = ("steps", "log_every", "checkpoint_seconds", "threads", "device")
+"""Fields of `RunConfig` that cannot change what is learnt up to a step, beyond rounding."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ def child_seed(seed: int, *purpose: str | int) -> int:
 
 def _limbs(number: int) -> list[int]:
     """A non-negative integer in base 2^32, since spawn keys are 32-bit words."""
+    if number < 0:
+        raise ValueError(f"a purpose is counted from 0, got {number}")
     limbs = [number % 2**32]
     while number := number // 2**32:
         limbs.append(number % 2**32)

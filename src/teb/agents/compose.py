@@ -128,7 +128,10 @@ class ComposedAgent:
         for name, module in self._modules().items():
             module.load_state_dict(state["modules"][name])
         for name, optimiser in self._optimisers().items():
-            moments = {int(index): values for index, values in state["optimisers"][name].items()}
+            saved = state["optimisers"][name]
+            moments = {
+                int(index): {key: value.clone() for key, value in saved[index].items()} for index in saved
+            }
             optimiser.load_state_dict(
                 {"state": moments, "param_groups": optimiser.state_dict()["param_groups"]}
             )

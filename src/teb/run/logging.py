@@ -171,7 +171,7 @@ class Lines:
         )
 
 
-def display(title: str, total: int, start: int, headline: str) -> Display:
-    """A bar where someone watches, lines where a file does."""
-    console = Console(stderr=True, soft_wrap=True)
+def display(title: str, total: int, start: int, headline: str, *, quiet: bool = False) -> Display:
+    """A bar where someone watches, lines where a file does, nothing if `quiet`."""
+    console = Console(stderr=True, soft_wrap=True, quiet=quiet)
     return (Bar if sys.stderr.isatty() else Lines)(console, title, total, start, headline)

@@ -83,7 +83,9 @@ def read_config(folder: Path) -> Config:
 
 
 @contextmanager
-def session(config: Config, folder: Path, *, tensorboard: bool = False) -> Iterator[Session]:
+def session(
+    config: Config, folder: Path, *, tensorboard: bool = False, quiet: bool = False
+) -> Iterator[Session]:
     """Create or reopen `folder` for `config`; whatever was trained there before is gone on with."""
     with ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +106,9 @@ def session(config: Config, folder: Path, *, tensorboard: bool = False) -> Itera
         for sink in sinks:
             stack.callback(sink.close)
         title = f"{label(config)} on {config.env}, seed {config.run.seed}"
-        shown = stack.enter_context(display(title, config.run.steps, run.env_steps, task.headline))
+        shown = stack.enter_context(
+            display(title, config.run.steps, run.env_steps, task.headline, quiet=quiet)
+        )
         reporting = Reporting(metrics, sinks, shown, lambda r, m: _save(config, identity, r, m))
         yield Session(run, reporting, loaded.env_steps if loaded else None, loaded.rejected if loaded else [])
 

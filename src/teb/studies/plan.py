@@ -53,9 +53,9 @@ class Job:
         return "_".join(re.sub(r"[^\w.=-]+", "-", word).strip("-") for word in words)
 
     def done(self, records: Sequence[Record]) -> bool:
-        """Whether a finished run of this configuration and seed is among the records."""
-        key = (config_hash(self.config), self.config.run.seed)
-        return any(record.finished and (record.config_hash, record.seed) == key for record in records)
+        """Whether a run of this configuration and seed, and at least this length, is among the records."""
+        key, steps = (config_hash(self.config), self.config.run.seed), self.config.run.steps
+        return any((r.config_hash, r.seed) == key and r.env_steps >= steps for r in records)
 
 
 def jobs(study: Study) -> list[Job]:

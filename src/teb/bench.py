@@ -1,0 +1,182 @@
+"""Speed, as ratios of two things measured in turns in one run, since absolute times differ from machine to machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.utils.flop_counter import FlopCounterMode
+
+from teb.agents import AGENTS
+from teb.agents.compose import ComposedAgent
+from teb.agents.protocol import Batch, to_batch
+from teb.config import Config, default_config
+from teb.machine import keep_freed_memory
+from teb.run.session import build, resolved, session
+from teb.run.stopping import StopWish
+from teb.run.train import Run, train
+
+ENV = "maze2d/square-a"
+SIDE = 1024
+"""Side of the square matrices whose product is the machine's yardstick."""
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Measure updates, the loop around them, and the share of the machine's matrix-product rate that they reach."""
+
+    repeats: int = 15
+    """Timed repetitions of each thing; medians are compared."""
+    threads: int = 0
+    """Threads; 0 leaves PyTorch's choice."""
+    device: str = "cpu"
+    """cpu, cuda or auto. The loop is always measured on the CPU."""
+
+
+def run(options: BenchOptions) -> int:
+    """Print all figures."""
+    if options.repeats < 1:
+        raise ValueError(f"repeats: must be above 0, got {options.repeats}")
+    keep_freed_memory()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    console = Console()
+    console.print(
+        updates_table("paper", options),
+        updates_table("cpu", options),
+        loop_table(),
+    )
+    return 0
+
+
+def updates_table(preset: str, options: BenchOptions) -> Table:
+    """Every learning agent's update at one preset, beside the yardstick and beside the plain backbone."""
+    base = _config("teb", preset, options.device)
+    product = _product(base)
+    subjects = {
+        name: _subject(_config(name, preset, options.device)) for name in AGENTS if _learns(name, preset)
+    }
+    timed = {name: update for name, (update, _) in subjects.items()}
+    timed["yardstick"] = _yardstick(base)
+    seconds = interleaved(timed | {"product": product}, options.repeats, base.run.device)
+    rate = 2 * SIDE**3 / seconds["product"]
+    title = f"One update, preset {preset}, {base.run.precision}, {base.run.device}, {torch.get_num_threads()} threads"
+    table = Table("update", "ms", "of the yardstick", "of eta0", "share of the product rate", title=title)
+    for name, spent in seconds.items():
+        if name != "product":
+            share = f"{subjects[name][1] / spent / rate:.0%}" if name in subjects else ""
+            ratios = (f"{spent / seconds['yardstick']:.2f}", f"{spent / seconds['eta0']:.2f}")
+            table.add_row(name, f"{1e3 * spent:.2f}", *ratios, share)
+    table.caption = (
+        f"yardstick: teb in plain fp32 with per-tensor Adam and gradients into frozen critics; "
+        f"product: {SIDE}x{SIDE}x{SIDE} in {base.run.precision} at {rate / 1e9:.0f} GFLOP/s"
+    )
+    return table
+
+
+def loop_table(steps: int = 6000) -> Table:
+    """Where the time of a real run goes, at the CPU preset."""
+    config = _config("teb-p", "cpu", "cpu")
+    config = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
+    with tempfile.TemporaryDirectory() as folder, session(config, Path(folder), quiet=True) as opened:
+        train(opened.run, opened.reporting, StopWish())
+        seconds, updates = opened.run.seconds, opened.run.updates
+    around = seconds["total"] - seconds["update"] - seconds["sample"]
+    table = Table(
+        "part", "ms per step", title=f"The loop, teb-p at preset cpu, {steps:,} steps, {updates:,} updates"
+    )
+    for part in ("act", "env", "sample", "update", "total"):
+        table.add_row(part, f"{1e3 * seconds[part] / steps:.3f}")
+    table.add_row("around the update (all but update and sample)", f"{1e3 * around / steps:.3f}")
+    return table
+
+
+def interleaved(timed: dict[str, Callable[[], Any]], repeats: int, device: str) -> dict[str, float]:
+    """Median seconds of each callable; they take turns, so that a slow moment of the machine hits all alike."""
+    samples: dict[str, list[float]] = {name: [] for name in timed}
+    for repeat in range(repeats + 3):
+        for name, call in timed.items():
+            begun = time.perf_counter()
+            call()
+            if device.startswith("cuda"):
+                torch.cuda.synchronize()
+            if repeat >= 3:
+                samples[name].append(time.perf_counter() - begun)
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def _config(agent: str, preset: str, device: str) -> Config:
+    config = default_config(ENV, agent, preset)
+    return resolved(dataclasses.replace(config, run=dataclasses.replace(config.run, device=device)))
+
+
+def _learns(agent: str, preset: str) -> bool:
+    return build(_config(agent, preset, "cpu"))[1].sampling is not None
+
+
+def _subject(config: Config) -> tuple[Callable[[], Any], int]:
+    """An update on a fixed batch of uniform play, and the floating-point operations it takes."""
+    task, agent = build(config)
+    batch = _batch(config, Run(config.run, task, agent, Path()))
+    agent.update(batch, 0)
+    with FlopCounterMode(display=False) as counter:
+        agent.update(batch, 0)
+    return lambda: agent.update(batch, 0), counter.get_total_flops()
+
+
+def _batch(config: Config, run: Run) -> Batch:
+    for _ in range(1000):
+        if not run.replay.running:
+            run.begin_episode()
+        run.take(run.uniform.uniform(-1.0, 1.0, run.action_dim).astype(np.float32))
+    assert run.agent.sampling is not None
+    return to_batch(
+        run.replay.sample(*run.agent.sampling, run.sampler), run.first_obs, torch.device(config.run.device)
+    )
+
+
+def _product(config: Config) -> Callable[[], torch.Tensor]:
+    dtype = torch.bfloat16 if config.run.precision == "bf16" else torch.float32
+    left, right = (torch.randn(SIDE, SIDE, device=config.run.device).to(dtype) for _ in range(2))
+    return lambda: left @ right
+
+
+def _yardstick(config: Config) -> Callable[[], None]:
+    """The same update as one writes it first: float32, an Adam that walks over tensors, gradients into everything."""
+    config = dataclasses.replace(config, run=dataclasses.replace(config.run, precision="fp32"))
+    task, agent = build(config)
+    assert isinstance(agent, ComposedAgent)
+    batch = _batch(config, Run(config.run, task, agent, Path()))
+    backbone, explorer = agent.backbone, agent.explorer
+    parts = (explorer.parameter_groups(), backbone.critic_parameters(), list(backbone.actor.parameters()))
+    model, critic, actor = (torch.optim.Adam(part, lr=1e-4, foreach=False, fused=False) for part in parts)
+
+    def step(loss: torch.Tensor, optimiser: torch.optim.Optimizer) -> None:
+        for other in (model, critic, actor):
+            other.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    def update() -> None:
+        step(explorer.loss(batch, agent.exploring)[0], model)
+        bonus, _ = explorer.reward(batch, agent.policy, agent.exploring)
+        step(backbone.critic_loss(batch, batch.reward + explorer.eta * bonus, agent.learning)[0], critic)
+        step(backbone.actor_loss(batch, agent.learning)[0], actor)
+        with torch.no_grad():
+            for slow, fast in zip(
+                backbone.target_critic.parameters(), backbone.critic.parameters(), strict=True
+            ):
+                slow.mul_(1 - backbone.config.tau).add_(fast, alpha=backbone.config.tau)
+        explorer.after_step(batch, agent.policy, agent.exploring)
+
+    return update

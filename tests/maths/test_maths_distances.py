@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial import distance as scipy_distance
+from scipy.special import huber
+
+from teb.maths.distances import LatentDistance, angle, latent_distance, pairwise_distance
+
+KINDS: tuple[LatentDistance, ...] = get_args(LatentDistance)
+
+vectors = arrays(np.float64, 4, elements=st.floats(-5, 5).map(lambda x: round(x, 3)))
+
+
+def by_hand(x: np.ndarray, y: np.ndarray, kind: LatentDistance) -> float:
+    """The same distance from SciPy and NumPy."""
+    if kind == "l2":
+        return float(scipy_distance.euclidean(x, y))
+    if kind == "l1":
+        return float(scipy_distance.cityblock(x, y))
+    if kind == "l1_mean":
+        return float(scipy_distance.cityblock(x, y)) / len(x)
+    if kind == "huber_mean":
+        return float(huber(1.0, x - y).mean())
+    cosine = np.clip(1.0 - scipy_distance.cosine(x, y), -1.0, 1.0)
+    return float(0.5 * (x @ x + y @ y) + 0.1 * math.acos(cosine))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(x=vectors, y=vectors)
+def test_latent_distance_is_that_of_scipy(kind: LatentDistance, x: np.ndarray, y: np.ndarray) -> None:
+    if kind == "mico" and (np.linalg.norm(x) < 1e-2 or np.linalg.norm(y) < 1e-2):
+        return  # SciPy has no cosine with the zero vector
+    found = float(latent_distance(torch.from_numpy(x), torch.from_numpy(y), kind))
+    # The floors under the square roots: 1e-4 at coinciding points, 0.1 * sqrt(1e-9) in the angle.
+    assert found == pytest.approx(by_hand(x, y, kind), abs=1.1e-4, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(x=vectors, y=vectors)
+def test_latent_distance_is_symmetric_and_not_negative(
+    kind: LatentDistance, x: np.ndarray, y: np.ndarray
+) -> None:
+    a, b = torch.from_numpy(x), torch.from_numpy(y)
+    assert torch.equal(latent_distance(a, b, kind), latent_distance(b, a, kind))
+    assert float(latent_distance(a, b, kind)) >= 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mico"])
+@given(x=vectors, y=vectors, shift=vectors)
+def test_translation_changes_no_distance_but_mico(
+    kind: LatentDistance, x: np.ndarray, y: np.ndarray, shift: np.ndarray
+) -> None:
+    a, b, c = (torch.from_numpy(v) for v in (x, y, shift))
+    assert float(latent_distance(a + c, b + c, kind)) == pytest.approx(
+        float(latent_distance(a, b, kind)), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["l2", "l1", "l1_mean"])
+@given(x=vectors, y=vectors, scale=st.floats(0.1, 10))
+def test_norms_scale_with_their_arguments(
+    kind: LatentDistance, x: np.ndarray, y: np.ndarray, scale: float
+) -> None:
+    a, b = torch.from_numpy(x), torch.from_numpy(y)
+    scaled = float(latent_distance(scale * a, scale * b, kind))
+    assert scaled == pytest.approx(scale * float(latent_distance(a, b, kind)), abs=1.1e-3)
+
+
+def test_self_distance_is_zero_except_under_mico() -> None:
+    x = torch.tensor([[1.0, 2.0, -2.0]])
+    for kind in ("l1", "l1_mean", "huber_mean"):
+        assert float(latent_distance(x, x, kind)) == 0.0
+    assert float(latent_distance(x, x, "l2")) == pytest.approx(1e-4)
+    assert float(latent_distance(x, x, "mico")) == pytest.approx(9.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_at_coinciding_points_are_finite(kind: LatentDistance) -> None:
+    x = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+    left, right = x.clone().requires_grad_(), x.clone().requires_grad_()
+    latent_distance(left, right, kind).sum().backward()
+    assert left.grad is not None and bool(left.grad.isfinite().all())
+    assert right.grad is not None and bool(right.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_pairwise_distances_are_finite_on_the_diagonal(kind: LatentDistance) -> None:
+    x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    pairwise_distance(x, x, kind).sum().backward()
+    assert x.grad is not None and bool(x.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
+@given(
+    seed=st.integers(0, 10_000), rows=st.integers(1, 40), columns=st.integers(1, 40), width=st.integers(1, 9)
+)
+def test_pairwise_distance_is_the_elementwise_one_of_every_pair(
+    kind: LatentDistance, seed: int, rows: int, columns: int, width: int
+) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    x, y = torch.randn(rows, width, generator=rng), 2 + torch.randn(columns, width, generator=rng)
+    found = pairwise_distance(x, y, kind)
+    assert found.shape == (rows, columns)
+    for i in range(rows):
+        each = latent_distance(x[i].expand(columns, -1), y, kind)
+        assert torch.allclose(found[i], each, atol=2e-3, rtol=1e-5)
+
+
+def test_pairwise_euclidean_distance_keeps_its_digits_far_from_the_origin() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.randn(64, 2, generator=rng), torch.randn(64, 2, generator=rng)
+    far = torch.tensor([1000.0, -1000.0])
+    near = pairwise_distance(x, y)
+    assert torch.allclose(pairwise_distance(x + far, y + far), near, atol=5e-3)
+
+
+def test_angles_of_parallel_perpendicular_and_opposite_vectors() -> None:
+    x = torch.tensor([[1.0, 0.0]]).expand(3, 2)
+    y = torch.tensor([[5.0, 0.0], [0.0, 0.1], [-2.0, 0.0]])
+    assert angle(x, y).tolist() == pytest.approx([0.0, math.pi / 2, math.pi], abs=1e-4)

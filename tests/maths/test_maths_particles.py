@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teb.maths.particles import nearest_mean
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
+def test_nearest_mean_is_that_of_a_sort(seed: int, rows: int, columns: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, columns))
+    distances = np.random.default_rng(seed).uniform(0, 5, (rows, columns)).round(1)  # with ties
+    found = nearest_mean(torch.from_numpy(distances), k)
+    assert found.shape == (rows,)
+    assert np.allclose(found.numpy(), np.sort(distances, axis=1)[:, :k].mean(1))
+
+
+@given(seed=st.integers(0, 10_000))
+def test_order_of_the_particles_does_not_matter(seed: int) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    distances = torch.rand(4, 9, generator=rng)
+    shuffled = distances[:, torch.randperm(9, generator=rng)]
+    assert torch.allclose(nearest_mean(distances, 3), nearest_mean(shuffled, 3))
+
+
+@pytest.mark.parametrize("k", [0, -1, 6])
+def test_impossible_numbers_of_neighbours_are_refused_with_the_range(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"k: .*\[1, 5\].*{k}"):
+        nearest_mean(torch.zeros(2, 5), k)

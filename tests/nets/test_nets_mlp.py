@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from teb.nets.mlp import Linear, Trunk, hidden_mlp, initialised_from
+
+BF16_EPS = torch.finfo(torch.bfloat16).eps
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(7, 7), (5, 12), (12, 5), (64, 1), (2, 33)])
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_each_block_starts_orthogonal_with_gain_one_and_zero_bias(
+    inputs: int, outputs: int, blocks: int
+) -> None:
+    layer = Linear(inputs, outputs, blocks)
+    assert layer.weight.shape == (blocks * outputs, inputs)
+    assert bool((layer.bias == 0).all()) and layer.bias.shape == (blocks * outputs,)
+    for w in layer.weight.detach().numpy().reshape(blocks, outputs, inputs):
+        gram = w @ w.T if outputs <= inputs else w.T @ w
+        assert np.allclose(gram, np.eye(len(gram)), atol=1e-5)
+
+
+def test_blocks_are_drawn_independently() -> None:
+    first, second = Linear(16, 16, blocks=2).weight.detach().chunk(2)
+    assert not torch.allclose(first, second)
+    assert float((first * second).sum().abs()) < 12  # the trace of a random rotation, far below 16
+
+
+def test_blocks_compute_what_separate_layers_would() -> None:
+    layer, x = Linear(4, 3, blocks=2), torch.randn(5, 4)
+    nn.init.normal_(layer.bias)
+    for half, (w, b) in zip(
+        layer(x).chunk(2, -1), zip(layer.weight.chunk(2), layer.bias.chunk(2), strict=True), strict=True
+    ):
+        expected = x.numpy() @ w.detach().numpy().T + b.detach().numpy()
+        assert np.allclose(half.detach().numpy(), expected, atol=1e-5)
+
+
+def test_linear_computes_in_the_precision_of_its_input_and_keeps_float32_parameters() -> None:
+    layer = Linear(64, 32)
+    nn.init.normal_(layer.bias)
+    x = torch.randn(16, 64)
+    exact, rounded = layer(x), layer(x.bfloat16())
+    assert exact.dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    assert layer.weight.dtype == layer.bias.dtype == torch.float32
+    scale = x.abs() @ layer.weight.detach().abs().T + layer.bias.detach().abs()
+    assert bool(((rounded.float() - exact).abs() <= 3 * BF16_EPS * scale).all())
+    rounded.float().sum().backward()
+    assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
+
+
+def test_trunk_is_linear_norm_tanh() -> None:
+    trunk, x = Trunk(3, 8), torch.randn(6, 3)
+    nn.init.normal_(trunk.norm.weight)
+    nn.init.normal_(trunk.norm.bias)
+    h = x.numpy() @ trunk.linear.weight.detach().numpy().T + trunk.linear.bias.detach().numpy()
+    h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
+    h = h * trunk.norm.weight.detach().numpy() + trunk.norm.bias.detach().numpy()
+    assert np.allclose(trunk(x).detach().numpy(), np.tanh(h), atol=1e-5)
+
+
+def test_trunk_in_bfloat16_tells_positions_apart_that_bfloat16_cannot() -> None:
+    a, b = torch.tensor([[4.500, -3.0]]), torch.tensor([[4.510, -3.0]])
+    assert torch.equal(a.bfloat16(), b.bfloat16()), "the two positions are one in bfloat16"
+    with initialised_from(0):
+        exact, rounded = Trunk(2, 256), Trunk(2, 256, torch.bfloat16)
+    rounded.load_state_dict(exact.state_dict())
+    # A gain that makes the two outputs differ by more than what handing on in bfloat16 rounds away.
+    for trunk in (exact, rounded):
+        nn.init.constant_(trunk.norm.weight, 10.0)
+    assert rounded(a).dtype == torch.bfloat16
+    expected = exact(b) - exact(a)
+    found = rounded(b).float() - rounded(a).float()
+    assert float((found - expected).norm().detach()) < 0.6 * float(expected.norm().detach())
+
+
+def test_hidden_mlp_is_linear_norm_relu_linear() -> None:
+    net = hidden_mlp(4, 16, 3)
+    assert [type(layer) for layer in net] == [Linear, nn.LayerNorm, nn.ReLU, Linear]
+    assert sum(p.numel() for p in net.parameters()) == 4 * 16 + 16 + 2 * 16 + 16 * 3 + 3
+    assert net(torch.zeros(5, 4)).shape == (5, 3)
+
+
+def test_initialisation_repeats_with_its_seed_and_leaves_the_global_generator_untouched() -> None:
+    torch.manual_seed(123)
+    before = torch.random.get_rng_state()
+    layers: list[Linear] = []
+    for seed in (1, 1, 2):
+        with initialised_from(seed):
+            layers.append(Linear(8, 8))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(layers[0].weight, layers[1].weight)
+    assert not torch.equal(layers[0].weight, layers[2].weight)
+
+
+def test_initialisation_does_not_depend_on_the_global_generator() -> None:
+    weights: list[torch.Tensor] = []
+    for state in (5, 6):
+        torch.manual_seed(state)
+        with initialised_from(1):
+            weights.append(Linear(8, 8).weight)
+    assert torch.equal(*weights)
