@@ -27,7 +27,7 @@ class Entry:
 
 
 _TEB = "Liang et al. 2026, arXiv 2602.18724"
-_TEB_CPU = {"pred_hidden": 256, "model_lr": 4e-4, "particles": 512, "neighbours": 6}
+_TEB_CPU = {"pred_hidden": 256, "model_lr": 4e-4, "particles": 1024}
 _TEB_READINGS = {"theorem-faithful": THEOREM_FAITHFUL, "literal": LITERAL}
 
 REGISTRY: dict[str, Entry] = {

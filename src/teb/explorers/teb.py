@@ -51,12 +51,12 @@ class TebConfig:
     """The anchor's reward r* (D-3)."""
     anchor_rate: float = 0.01
     """Rate of the moving average if `anchor` is ema (ours)."""
-    neighbours: int = 12
-    """k of the particle anchor (ours; APT uses 12)."""
+    neighbours: int = 3
+    """k of the particle anchor (ours)."""
     particles: int = 2048
     """Replayed states that the particle anchor keeps (ours)."""
     phi_action: PhiAction = "policy"
-    """Actions inside Phi(s_t) and Phi(s_t+n) (D-1)."""
+    """Actions inside Phi(s_t) and Phi(s_t+n): D-1, and `common`, one uniform action for all states (ours)."""
     phi_samples: int = 4
     """Policy samples to average if `phi_action` is expected (D-1)."""
     phi_reward: Literal["mean", "sample"] = "mean"
@@ -245,8 +245,7 @@ class Teb(nn.Module):
     def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """F of each window, or the potential at its end (TEB eqs. 12 to 14), [B, 1]; recomputed on each batch (D-7)."""
         starts, ends = self.window_steps(batch.window_obs.shape[1] - 1)
-        if self.config.phi_action == "common":
-            policy = common_action(batch, rng)
+        policy = self._acting(batch, policy, rng)
         anchor = self.anchor(batch, policy, rng)
         if self.config.anchor == "random":
             anchor = Anchor(*(rows.repeat_interleave(starts.stop, 0) for rows in anchor))
@@ -268,6 +267,10 @@ class Teb(nn.Module):
             "bonus_abs_p95": high,
             "phi_mean": end.mean(),
         }
+
+    def _acting(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Policy:
+        """Whom the metric asks for actions: the agent's policy, or one action for all states (D-1)."""
+        return common_action(batch, rng) if self.config.phi_action == "common" else policy
 
     def window_steps(self, n: int) -> tuple[slice, slice]:
         """Where steps start and end: all n steps of the window for `sum`, else one step, mostly the whole window."""
@@ -374,6 +377,7 @@ class Teb(nn.Module):
         if self.slow is not None and self.online is not None:
             follow(self.slow, self.online, self.config.metric_tau)
         if self.moving_anchor is not None:
+            policy = self._acting(batch, policy, rng)
             each = self._anchor_at(Nodes.of(batch, slice(0, 1)), batch, policy, rng)
             self.moving_anchor.move(torch.cat([each.reward, each.next], 1).mean(0, keepdim=True))
         if self.particles is not None:
@@ -383,9 +387,6 @@ class Teb(nn.Module):
 def common_action(batch: Batch, rng: torch.Generator) -> Policy:
     """One uniform action for every state of an update: states are compared under the same action, whatever it is."""
     action = 2.0 * torch.rand(1, batch.action.shape[1], generator=rng, device=batch.action.device) - 1.0
-    import os
-
-    action = action * float(os.environ.get("SCALE", "1"))
     return lambda obs, skill, rng: action.expand(obs.shape[0], -1)
 
 
@@ -407,8 +408,8 @@ LITERAL: dict[str, Any] = {
 }
 """The equations word by word."""
 
-PARTICLES: dict[str, Any] = {"anchor": "particles", "eta": 10.0}
-"""Our extension: where the agent has been is a cloud, not a point."""
+PARTICLES: dict[str, Any] = {"anchor": "particles", "phi_action": "common", "eta": 10.0}
+"""Our extension: where the agent has been is a cloud, not a point, and states are compared under common actions."""
 
 CONTROL: dict[str, Any] = {"models": "none"}
 """What remains of the bonus in a maze without its learned models."""

@@ -6,7 +6,8 @@ from teb.studies import shaping
 from teb.studies.plan import Study
 
 STUDIES: dict[str, Study] = {
-    "shaping": shaping.STUDY,
+    "shaping": shaping.GRID_STUDY,
+    "particles": shaping.PARTICLES,
     "shaping-paper-size": shaping.PAPER_SIZE,
     "readings": shaping.READINGS,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class StudyOptions:
     """Only these agents."""
     device: str = "cpu"
     """cpu, cuda or auto."""
+    docs: tuple[Path, ...] = ()
+    """Pages whose marked blocks `show` brings up to date."""
 
 
 def run(options: StudyOptions) -> int:
@@ -147,4 +150,19 @@ def _show(options: StudyOptions) -> int:
     folder = options.results / options.name
     for path in write_study(grid.Study(records, rows, list(study.envs), study.published), folder):
         print(f"written: {path}")
+    for page in refresh(options.docs, options.name, (folder / "table.md").read_text()):
+        print(f"brought up to date: {page}")
     return 0
+
+
+def refresh(pages: Sequence[Path], name: str, table: str) -> list[Path]:
+    """Put a study's table between the lines `<!-- results: NAME -->` and `<!-- end -->`; returns changed pages."""
+    block = re.compile(rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    changed: list[Path] = []
+    for page in pages:
+        before = page.read_text()
+        after = block.sub(lambda found: found[1] + "\n" + table.strip() + "\n\n" + found[2], before)
+        if after != before:
+            page.write_text(after)
+            changed.append(page)
+    return changed

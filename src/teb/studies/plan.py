@@ -33,6 +33,8 @@ class Study:
     variants: Sequence[Variant]
     envs: Sequence[str]
     seeds: Sequence[int]
+    steps: int = 100_000
+    """Environment steps of each run; a longer one of the same configuration serves as well."""
     preset: str = "cpu"
     published: Published = field(default_factory=dict)
     """Numbers of papers, {env: {row: (mean, std)}}."""
@@ -69,7 +71,8 @@ def jobs(study: Study) -> list[Job]:
 
 
 def _job(study: Study, variant: Variant, env: str, seed: int) -> Job:
-    words = (env, variant.agent, "--preset", study.preset, "--seed", str(seed), *variant.words())
+    schedule = ("--preset", study.preset, "--steps", str(study.steps), "--seed", str(seed))
+    words = (env, variant.agent, *schedule, *variant.words())
     return Job(parse_train(words)[0], words)
 
 

@@ -23,12 +23,20 @@ PUBLISHED = {
 }
 """Table 1 of Liang et al. 2026, ten seeds."""
 
-STUDY = Study(
-    title="Readings of the shaping bonus in mazes",
+GRID_STUDY = Study(
+    title="Readings of the paper's bonus in mazes, with controls",
     variants=[*OURS, *CONTROLS, *GRID],
     envs=["maze2d/square-a", "maze2d/corridor2"],
     seeds=[0, 1, 2],
-    published=PUBLISHED,
+    steps=20_000,
+)
+
+PARTICLES = Study(
+    title="The particle anchor over the paper's 100K steps",
+    variants=[*OURS, Variant("uniform"), Variant("eta0"), Variant("teb")],
+    envs=["maze2d/square-a"],
+    seeds=[0, 1, 2],
+    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
 )
 
 PAPER_SIZE = Study(
@@ -63,5 +71,5 @@ READINGS = Study(
     ],
     envs=["maze2d/square-a"],
     seeds=[0],
-    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
+    steps=20_000,
 )
