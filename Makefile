@@ -11,8 +11,8 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP) ## train TEB and a uniform walk on a small maze, then show both
-	$(BIN)/teb train maze2d/square-a uniform --out runs/demo-uniform
-	$(BIN)/teb train maze2d/square-a teb-p --preset cpu --out runs/demo
+	$(BIN)/teb train maze2d/square-a uniform --steps 60000 --out runs/demo-uniform
+	$(BIN)/teb train maze2d/square-a teb-p --preset cpu --bonus potential --steps 60000 --out runs/demo
 	$(BIN)/teb show runs/demo runs/demo-uniform
 
 # One thread per worker: faster than workers that fight for cores, and sums come out the same on every machine.

@@ -28,6 +28,7 @@ RULES = (
     #    part               libraries                   modules of teb
     Rule("checks",          "",                         ""),
     Rule("seeding",         "torch numpy",              ""),
+    Rule("machine",         "",                         ""),
     Rule("maths.*",         "torch numpy scipy",        "maths.*"),
     Rule("nets.*",          "torch numpy",              "nets.* maths.* checks"),
     Rule("replay.*",        "numpy",                    "replay.*"),
@@ -38,12 +39,12 @@ RULES = (
     Rule("agents.*",        "torch numpy",              "agents.* nets.* maths.* checks seeding"),
     Rule("envs.*",          "gymnasium numpy scipy",    "envs.* checks"),
     Rule("run.*",           "torch numpy gymnasium rich safetensors",
-         "run.* replay.* report.* agents agents.protocol envs envs.protocol config checks seeding"),
+         "run.* replay.* report.* agents agents.protocol envs envs.protocol config machine checks seeding"),
     Rule("report.*",        "numpy matplotlib rich",    "report.*"),
 )  # fmt: skip
 
 # These tie the parts together and may import anything.
-FREE = ("", "__main__", "cli", "config", "doctor", "studies.*")
+FREE = ("", "__main__", "bench", "cli", "config", "doctor", "studies.*")
 
 # run/ knows agents and environments by protocol only. Two of their names are ordinary words, the package's
 # own and a distribution's: these may stand there, but nothing may be compared with them.

@@ -69,10 +69,10 @@ def train_command(args: Sequence[str]) -> int:
     config, start = parse_train(args)
     folder = start.out or default_folder(config)
     registry = start.results or folder.parent / "results.jsonl"
-    say = Console(stderr=True, soft_wrap=True, highlight=False).print
+    say = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False).print
     with stop_on_signals() as wish, session(config, folder, tensorboard=start.tensorboard) as opened:
         for warning in opened.warnings:
-            say(f"[yellow]passed over a damaged checkpoint:[/] {warning}")
+            say(f"passed over a damaged checkpoint: {warning}")
         if opened.resumed_at is not None:
             say(f"resuming {folder} at step {opened.resumed_at:,}")
         finished = train(opened.run, opened.reporting, wish)
@@ -93,7 +93,9 @@ def parse_train(args: Sequence[str]) -> tuple[Config, Start]:
     """The configuration and the folders that the words of `teb train` ask for."""
     names = leading_names(args)
     start_words = option_values(args, ("--preset", "--reading", "--from"))
-    if "--from" in start_words and not names:
+    if "--from" in start_words:
+        if names or len(start_words) > 1 or not start_words["--from"]:
+            raise ValueError("--from: takes a run folder, and no names, --preset or --reading beside it")
         base = read_config(Path(start_words["--from"]))
     else:
         if not names and not {"-h", "--help"} & set(args):
@@ -249,7 +251,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train_command, "train an agent, or go on with a stopped run"),
     "eval": (eval_command, "play episodes with a trained policy"),
     "show": (show_command, "draw runs: coverage maps, curves, a table"),
-    "study": (study_command, "the paper's tables and figures: list, plan, run, show"),
+    "study": (study_command, "tables and figures from stored runs: list, plan, run, show"),
     "bench": (bench_command, "measure speed, as ratios"),
     "list": (list_command, "name the agents and the environments"),
     "doctor": (doctor_command, "look at this machine"),
@@ -295,12 +297,12 @@ def parse(
 
 
 def one_line(box: str) -> str:
-    """The complaint inside a box: its first paragraph, and the option that may have been meant."""
-    lines = [line.strip("│ ") for line in box.splitlines() if line[:1] == "│"]
-    paragraphs = "\n".join(lines).split("─" * 8)
-    text = " ".join(paragraphs[0].split())
+    """The complaint below the title of a box, drawn or in ASCII, and the option that may have been meant."""
+    plain = box.translate(str.maketrans("─╭╮╰╯│", "----- "))
+    paragraphs = re.split(r"-{8,}", plain)
+    text = " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else " ".join(plain.split())
     text = re.sub(r"^Error parsing (?!--)\S+: ", "", text).removeprefix("Error parsing ")
-    guess = re.search(r"Perhaps you meant:\s+(--[\w-]+)", box.replace("│", " "))
+    guess = re.search(r"Perhaps you meant:\s+(--[\w-]+)", plain)
     wanted = re.search(r"(--[\w-]+): invalid literal for int.*: ('.*')", text)
     if wanted:
         text = f"{wanted[1]}: expected a whole number, got {wanted[2]}"

@@ -24,7 +24,7 @@ class RunConfig:
     """The schedule of a run, and the machine it runs on."""
 
     seed: int = 0
-    """Seed of everything random; the same seed gives the same CPU run, bit for bit."""
+    """Seed of everything random; the same seed gives the same CPU run, bit for bit (ours)."""
     steps: int = 100_000
     """Environment steps of the whole run (paper table 3: 100K in mazes)."""
     seed_steps: int = 4000
@@ -133,10 +133,14 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def overrides(config: Config) -> dict[str, Any]:
-    """Fields of task and learner that differ from what the names alone give: what makes a run a variant."""
+    """Fields that differ from what the names alone give: what makes a run a variant.
+
+    Seed and precision do not: one is what runs of a variant differ in, the other follows from the machine.
+    """
     start = dict(flat(to_json(default_config(config.env, config.agent, config.preset, config.reading))))
     changed = {path: value for path, value in flat(to_json(config)) if value != start[path]}
-    return {path.rpartition(".")[2]: value for path, value in changed.items() if not path.startswith("run.")}
+    aside = {f"run.{name}" for name in (*NEUTRAL, "seed", "precision")}
+    return {path.rpartition(".")[2]: value for path, value in changed.items() if path not in aside}
 
 
 def label(config: Config) -> str:

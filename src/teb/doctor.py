@@ -187,9 +187,7 @@ def _cuda(torch: Any) -> list[Check]:
 def _memory() -> Check:
     total, available = _memory_bytes()
     if total is None:
-        return Check(
-            "memory", "note", "unknown on this system", "the replay's size is printed when a run starts"
-        )
+        return Check("memory", "note", "unknown on this system", "a maze run needs about 1 GiB")
     free = total if available is None else available
     text = f"{_gib(free)} available of {_gib(total)}"
     if free < LOW_MEMORY:

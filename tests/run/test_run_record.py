@@ -21,15 +21,21 @@ registry, writer = Path(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(20):
-    record = {"run_id": f"{writer}-{number}", "padding": "x" * 50_000}
+    record = {"run_id": f"{writer}-{number}", "env_steps": 1, "padding": "x" * 50_000}
     assert append_once(registry, record)
     assert not append_once(registry, record)
-    append_once(registry, {"run_id": f"everyone-{number}", "padding": "x" * 50_000})
+    append_once(registry, {"run_id": f"everyone-{number}", "env_steps": 1, "padding": "x" * 50_000})
 """
 
 
 def record(run_id: str, **more: Any) -> dict[str, Any]:
-    return {"schema": 1, "run_id": run_id, "curves": {"env_steps": list(range(200))}, **more}
+    return {
+        "schema": 1,
+        "run_id": run_id,
+        "env_steps": 200,
+        "curves": {"env_steps": list(range(200))},
+        **more,
+    }
 
 
 def test_processes_that_append_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
@@ -139,8 +145,8 @@ def test_a_record_says_what_ran_where_and_how_it_went(tmp_path: Path) -> None:
     expected = {
         "schema": 1,
         "method": "eta0",
-        "label": "eta0 (batch_size=16, width=16)",
-        "overrides": {"batch_size": 16, "width": 16},
+        "label": "eta0 (seed_steps=100, uniform_steps=60, batch_size=16, width=16)",
+        "overrides": {"seed_steps": 100, "uniform_steps": 60, "batch_size": 16, "width": 16},
         "env": "maze2d/square-a",
         "seed": 3,
         "preset": "cpu",

@@ -27,7 +27,7 @@ class Entry:
 
 
 _TEB = "Liang et al. 2026, arXiv 2602.18724"
-_TEB_CPU = {"pred_hidden": 256, "model_lr": 4e-4, "particles": 1024}
+_TEB_CPU = {"pred_hidden": 256, "model_lr": 4e-4}
 _TEB_READINGS = {"theorem-faithful": THEOREM_FAITHFUL, "literal": LITERAL}
 
 REGISTRY: dict[str, Entry] = {
@@ -40,7 +40,11 @@ REGISTRY: dict[str, Entry] = {
         _TEB_READINGS,
     ),
     "teb-p": Entry(
-        "TEB with a particle anchor (ours)", _TEB, TebConfig(**PARTICLES), Teb, _TEB_CPU, _TEB_READINGS
+        "TEB with a particle anchor",
+        "ours, after Liang et al. 2026",
+        TebConfig(**PARTICLES),
+        Teb,
+        _TEB_CPU | {"particles": 1024},
     ),
     "centroid": Entry(
         "control: distance to the batch centroid, no learned metric", "ours", TebConfig(**CONTROL), Teb

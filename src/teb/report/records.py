@@ -102,7 +102,7 @@ def read_registry(path: Path) -> list[Record]:
     """Read a registry (one record per line); leave out damaged lines and older duplicates with a warning.
 
     Two records are duplicates when env, method, label, config_hash and seed agree. A finished one wins over
-    an unfinished one, then the one started later, then the later line.
+    an unfinished one, then the longer one, then the one started later, then the later line.
     """
     path = Path(path)
     if not path.is_file():
@@ -121,7 +121,7 @@ def read_registry(path: Path) -> list[Record]:
             older, newer = sorted([kept[key], (number, record)], key=lambda item: (*_age(item[1]), item[0]))
             warnings.warn(
                 f"{path}:{older[0]}: left out, {record.label} on {record.env} seed {record.seed} "
-                f"stands again at line {newer[0]} (same configuration, newer or finished)",
+                f"stands again at line {newer[0]} (same configuration; finished, longer or newer)",
                 RecordWarning,
                 stacklevel=2,
             )
@@ -249,5 +249,5 @@ def _numbers(data: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
 
 
-def _age(record: Record) -> tuple[bool, datetime]:
-    return record.finished, record.started_at
+def _age(record: Record) -> tuple[bool, int, datetime]:
+    return record.finished, record.env_steps, record.started_at

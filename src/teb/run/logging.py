@@ -27,11 +27,11 @@ class MetricsFile:
 
     def __init__(self, path: Path, length: int) -> None:
         path.touch()
-        self._file = path.open("r+b")
         if path.stat().st_size < length:
             raise ValueError(
                 f"{path}: {path.stat().st_size} bytes, but the checkpoint was written after {length}"
             )
+        self._file = path.open("r+b")
         self._file.truncate(length)
         self._file.seek(length)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def _short(value: float | int | None) -> float | int | None:
 
 def surroundings() -> dict[str, Any]:
     """Commit, versions and hardware."""
-    return {"commit": commit()[0], "dirty": commit()[1], "versions": versions(), "hardware": hardware()}
+    stands_at, dirty = commit()
+    return {"commit": stands_at, "dirty": dirty, "versions": versions(), "hardware": hardware()}
 
 
 def commit() -> tuple[str, bool]:
@@ -86,17 +88,27 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def append_once(registry: Path, record: Mapping[str, Any]) -> bool:
-    """Append a record to a registry unless a record of the same `run_id` stands there; true if it was appended.
+    """Append a record to a registry unless the same run at the same length stands there; true if it was appended.
 
     Safe against other processes that append at the same time, and against being killed and called again.
     """
+    key = record["run_id"], record["env_steps"]
     registry.parent.mkdir(parents=True, exist_ok=True)
     with registry.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         content = file.read()
-        if json.dumps(record["run_id"]).encode() in content:
+        if any((old.get("run_id"), old.get("env_steps")) == key for old in _readable(content)):
             return False
         torn = b"" if not content or content.endswith(b"\n") else b"\n"
         file.write(torn + json.dumps(record, allow_nan=False).encode() + b"\n")
     return True
+
+
+def _readable(content: bytes) -> Iterator[dict[str, Any]]:
+    """The records of a registry; a line that was torn in writing is passed over."""
+    for line in content.splitlines():
+        with contextlib.suppress(ValueError):
+            data = json.loads(line)
+            if isinstance(data, dict):
+                yield data

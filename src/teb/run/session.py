@@ -43,12 +43,13 @@ def resolved(config: Config) -> Config:
     device = run.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device: 'cuda' asked for, but PyTorch sees no CUDA device; use 'cpu' or 'auto'")
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise ValueError(f"device: must be cpu, cuda or auto, got {device!r}") from error
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"device: must be cpu, cuda or auto, got {device!r}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device: {device!r} asked for, but PyTorch sees no CUDA device; use 'cpu' or 'auto'"
+        )
     precision = run.precision
     if precision == "auto":
         precision = "bf16" if _multiplies_bf16(kind) else "fp32"
@@ -80,6 +81,8 @@ def read_config(folder: Path) -> Config:
         return from_json(json.loads(path.read_text()))
     except FileNotFoundError as error:
         raise ValueError(f"{folder} is not a run folder: it has no config.json") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}") from error
 
 
 @contextmanager
@@ -88,14 +91,14 @@ def session(
 ) -> Iterator[Session]:
     """Create or reopen `folder` for `config`; whatever was trained there before is gone on with."""
     with ExitStack() as stack:
-        folder.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(_locked(folder))
-        identity = _identify(config, folder)
         keep_freed_memory()
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
         task, agent = build(config)
         stack.callback(task.env.close)
+        folder.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(_locked(folder))
+        identity = _identify(config, folder)
         run = Run(config.run, task, agent, folder)
         loaded = checkpoint.load_latest(folder)
         if loaded:

@@ -23,6 +23,11 @@ PARTS = ("act", "env", "sample", "update")
 """What the time of a step is split into."""
 
 
+def one_line(value: object) -> str:
+    """How a value prints, without the line breaks of long arrays."""
+    return " ".join(str(value).split())
+
+
 class RunError(Exception):
     """The run cannot go on; the message says why, and from where it can."""
 
@@ -45,6 +50,7 @@ class Run:
         self.env_steps = self.updates = self.episodes = 0
         self.episode_return = 0.0
         self.returns: list[float] = []
+        self.metrics: Metrics = {}
         self.seconds = dict.fromkeys((*PARTS, "total"), 0.0)
 
     def begin_episode(self) -> None:
@@ -75,9 +81,9 @@ class Run:
         """Step the environment and remember what happened; true if the episode ended."""
         obs, reward, terminated, truncated, _ = self.task.env.step(action)
         reward = float(reward)
+        self.env_steps += 1
         if not np.isfinite(reward):
             raise self.broken("reward", reward)
-        self.env_steps += 1
         self._see(obs)
         self.replay.add(action, reward, terminated, obs, self.skill)
         self.episode_return += reward
@@ -99,18 +105,22 @@ class Run:
             if last
             else "no checkpoint yet"
         )
-        return RunError(f"{quantity} is not finite at step {self.env_steps:,}: {value}; {good}")
+        return RunError(f"{quantity} is not finite at step {self.env_steps:,}: {one_line(value)}; {good}")
 
-    def check(self, metrics: Metrics) -> None:
+    def check(self) -> None:
         """Refuse an update whose losses are not finite. One synchronisation, which the CPU does not notice."""
-        values = torch.stack([value.float() for value in metrics.values()])
+        if not self.metrics:
+            return
+        values = torch.stack([value.float() for value in self.metrics.values()])
         if not torch.isfinite(values.sum()):
             bad = [
-                name for name, value in zip(metrics, values.tolist(), strict=True) if not np.isfinite(value)
+                name
+                for name, value in zip(self.metrics, values.tolist(), strict=True)
+                if not np.isfinite(value)
             ]
             raise self.broken("update: " + ", ".join(bad or ["the sum of its metrics"]), values.tolist())
 
-    def row(self, metrics: Metrics) -> Row:
+    def row(self) -> Row:
         """What metrics.jsonl says at this step; the returns of the episodes since the last row are averaged."""
         mean_return = float(np.mean(self.returns)) if self.returns else None
         self.returns.clear()
@@ -120,7 +130,7 @@ class Run:
             "episodes": self.episodes,
             "episode_return": mean_return,
             **self.task.meter.metrics(),
-            **{name: float(value) for name, value in metrics.items()},
+            **{name: float(value) for name, value in self.metrics.items()},
             **{f"seconds_{part}": round(spent, 3) for part, spent in self.seconds.items()},
         }
 
@@ -139,6 +149,7 @@ class Run:
             "episodes": self.episodes,
             "episode_return": self.episode_return,
             "returns": self.returns,
+            "metrics": self.metrics,
             "seconds": self.seconds,
         }
 
@@ -157,6 +168,7 @@ class Run:
             "episodes",
             "episode_return",
             "returns",
+            "metrics",
             "seconds",
         ):
             setattr(self, name, state[name])
@@ -171,7 +183,8 @@ class Run:
         remembered = self.replay.current_obs()[-1]
         if not np.array_equal(obs, remembered):
             raise RunError(
-                f"the environment did not repeat its episode: {remembered} was seen, {obs} now; it must be "
+                f"the environment did not repeat its episode: {one_line(remembered)} was seen, {one_line(obs)} "
+                "now; it must be "
                 "deterministic given reset(seed) and the actions for a run to be resumed"
             )
         self.obs = remembered
@@ -191,7 +204,6 @@ def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
     """Train to the end, or to the wish to stop; true if the end was reached."""
     config, agent, clock, seconds = run.config, run.agent, time.perf_counter, run.seconds
     sampling, device = agent.sampling, torch.device(config.device)
-    metrics: Metrics = {}
     begun, saved = clock() - seconds["total"], clock()
     while run.env_steps < config.steps and wish.signal is None:
         if not run.replay.running:
@@ -202,10 +214,10 @@ def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
         if sampling and run.env_steps >= config.seed_steps and run.env_steps % config.update_every == 0:
             batch = to_batch(run.replay.sample(*sampling, run.sampler), run.first_obs, device)
             t2 = clock()
-            metrics = agent.update(batch, run.env_steps)
+            run.metrics = agent.update(batch, run.env_steps)
             run.updates += 1
             if device.type == "cpu":
-                run.check(metrics)
+                run.check()
             t3 = clock()
         run.take(action)
         t4 = clock()
@@ -213,22 +225,17 @@ def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
             seconds[part] += spent
         if run.env_steps % config.log_every == 0 or run.env_steps == config.steps:
             seconds["total"] = clock() - begun
-            if metrics:
-                run.check(metrics)
-            row = run.row(metrics)
+            run.check()
+            row = run.row()
             for sink in (reporting.metrics, *reporting.sinks):
                 sink.write(row)
             reporting.display.advance(row)
         if clock() - saved > config.checkpoint_seconds and run.env_steps < config.steps:
             seconds["total"] = clock() - begun
-            _save_if_sound(run, metrics, reporting)
+            run.check()
+            reporting.save(run, reporting.metrics)
             saved = clock()
     seconds["total"] = clock() - begun
-    _save_if_sound(run, metrics, reporting)
-    return run.env_steps >= config.steps
-
-
-def _save_if_sound(run: Run, metrics: Metrics, reporting: Reporting) -> None:
-    if metrics:
-        run.check(metrics)
+    run.check()
     reporting.save(run, reporting.metrics)
+    return run.env_steps >= config.steps

@@ -1,4 +1,4 @@
-"""The paper's tables and figures as data: which runs each needs, and how it is drawn."""
+"""Tables and figures as data: which runs each needs, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -10,4 +10,5 @@ STUDIES: dict[str, Study] = {
     "particles": shaping.PARTICLES,
     "shaping-paper-size": shaping.PAPER_SIZE,
     "readings": shaping.READINGS,
+    "precision": shaping.PRECISION,
 }

@@ -12,7 +12,7 @@ from typing import Literal
 from rich.console import Console
 from tyro.conf import Positional
 
-from teb.config import label
+from teb.config import config_hash
 from teb.envs.naming import did_you_mean
 from teb.report import grid
 from teb.report.records import Record, read_registry
@@ -24,7 +24,7 @@ from teb.studies.pool import run_jobs
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """A table or figure of the paper from stored runs: plan says what is missing, run makes it, show draws it."""
+    """A table or figure from stored runs: plan says what is missing, run makes it, show draws it."""
 
     verb: Positional[Literal["list", "plan", "run", "show"]]
     """What to do."""
@@ -78,6 +78,7 @@ def chosen(options: StudyOptions) -> Study:
         study,
         seeds=options.seeds or study.seeds,
         envs=options.envs or study.envs,
+        device=options.device,
         variants=[v for v in study.variants if not options.agents or v.agent in options.agents],
     )
 
@@ -130,8 +131,6 @@ def _run(options: StudyOptions) -> int:
     study = chosen(options)
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
     lacking = missing(study, _records(options))
-    device = ("--device", options.device)
-    lacking = [dataclasses.replace(job, words=(*job.words, *device)) for job in lacking]
     say(f"{options.name}: {len(lacking)} runs to go, {options.workers} at a time")
     with stop_on_signals() as wish:
         failed = run_jobs(lacking, options.runs, registry(options.results), options.workers, wish, say)
@@ -145,8 +144,10 @@ def _show(options: StudyOptions) -> int:
     from teb.report.study import write_study
 
     study = chosen(options)
-    records = [record for record in _records(options) if record.preset == study.preset]
-    rows = list(dict.fromkeys(label(job.config) for job in jobs(study)))
+    labels = {(config_hash(job.config), job.config.run.seed): job.label for job in jobs(study)}
+    stored = {(record.config_hash, record.seed): record for record in _records(options)}
+    records = [dataclasses.replace(stored[key], label=row) for key, row in labels.items() if key in stored]
+    rows = list(dict.fromkeys(labels.values()))
     folder = options.results / options.name
     for path in write_study(grid.Study(records, rows, list(study.envs), study.published), folder):
         print(f"written: {path}")

@@ -36,6 +36,7 @@ class Study:
     steps: int = 100_000
     """Environment steps of each run; a longer one of the same configuration serves as well."""
     preset: str = "cpu"
+    device: str = "cpu"
     published: Published = field(default_factory=dict)
     """Numbers of papers, {env: {row: (mean, std)}}."""
 
@@ -47,11 +48,14 @@ class Job:
     config: Config
     words: tuple[str, ...]
     """What `teb train` is told."""
+    label: str
+    """The row that it belongs to."""
 
     @property
     def name(self) -> str:
         """A folder name, one per run."""
-        words = [self.config.env, label(self.config), self.config.preset, f"seed{self.config.run.seed}"]
+        run = self.config.run
+        words = [self.config.env, self.label, self.config.preset, f"{run.steps}", f"seed{run.seed}"]
         return "_".join(re.sub(r"[^\w.=-]+", "-", word).strip("-") for word in words)
 
     def done(self, records: Sequence[Record]) -> bool:
@@ -71,9 +75,20 @@ def jobs(study: Study) -> list[Job]:
 
 
 def _job(study: Study, variant: Variant, env: str, seed: int) -> Job:
-    schedule = ("--preset", study.preset, "--steps", str(study.steps), "--seed", str(seed))
+    schedule = (
+        "--preset",
+        study.preset,
+        "--steps",
+        str(study.steps),
+        "--seed",
+        str(seed),
+        "--device",
+        study.device,
+    )
     words = (env, variant.agent, *schedule, *variant.words())
-    return Job(parse_train(words)[0], words)
+    config = parse_train(words)[0]
+    asked = variant.options.get("precision")
+    return Job(config, words, f"{label(config)} in {asked}" if asked else label(config))
 
 
 def missing(study: Study, records: Sequence[Record]) -> list[Job]:

@@ -23,6 +23,9 @@ PUBLISHED = {
 }
 """Table 1 of Liang et al. 2026, ten seeds."""
 
+FIRST_PARTICLES = {"phi-action": "policy", "neighbours": 12}
+"""The particle anchor before states were compared under a common action: how it went at the paper's size."""
+
 GRID_STUDY = Study(
     title="Readings of the paper's bonus in mazes, with controls",
     variants=[*OURS, *CONTROLS, *GRID],
@@ -41,7 +44,13 @@ PARTICLES = Study(
 
 PAPER_SIZE = Study(
     title="The same at the paper's size, one seed",
-    variants=[*OURS, Variant("teb"), Variant("teb", {"reading": "literal"}), Variant("eta0")],
+    variants=[
+        Variant("teb-p", FIRST_PARTICLES),
+        Variant("teb-p", {**FIRST_PARTICLES, "bonus": "potential"}),
+        Variant("teb"),
+        Variant("teb", {"reading": "literal"}),
+        Variant("eta0"),
+    ],
     envs=["maze2d/square-a"],
     seeds=[0],
     preset="paper",
@@ -71,5 +80,15 @@ READINGS = Study(
     ],
     envs=["maze2d/square-a"],
     seeds=[0],
+    steps=20_000,
+)
+
+PRECISION = Study(
+    title="bfloat16 against float32 in the hidden products",
+    variants=[
+        Variant("teb-p", {"bonus": "potential", "precision": precision}) for precision in ("bf16", "fp32")
+    ],
+    envs=["maze2d/square-a"],
+    seeds=[0, 1],
     steps=20_000,
 )
