@@ -408,7 +408,12 @@ LITERAL: dict[str, Any] = {
 }
 """The equations word by word."""
 
-PARTICLES: dict[str, Any] = {"anchor": "particles", "phi_action": "common", "eta": 10.0}
+PARTICLES: dict[str, Any] = {
+    "anchor": "particles",
+    "phi_action": "common",
+    "shaping": "first_step",
+    "eta": 10.0,
+}
 """Our extension: where the agent has been is a cloud, not a point, and states are compared under common actions."""
 
 CONTROL: dict[str, Any] = {"models": "none"}

@@ -23,8 +23,8 @@ PUBLISHED = {
 }
 """Table 1 of Liang et al. 2026, ten seeds."""
 
-FIRST_PARTICLES = {"phi-action": "policy", "neighbours": 12}
-"""The particle anchor before states were compared under a common action: how it went at the paper's size."""
+FIRST_PARTICLES = {"phi-action": "policy", "shaping": "window_gamma", "neighbours": 12}
+"""The particle anchor under the policy's own action: how it went at the paper's size."""
 
 GRID_STUDY = Study(
     title="Readings of the paper's bonus in mazes, with controls",
@@ -36,7 +36,13 @@ GRID_STUDY = Study(
 
 PARTICLES = Study(
     title="The particle anchor over the paper's 100K steps",
-    variants=[*OURS, Variant("uniform"), Variant("eta0"), Variant("teb")],
+    variants=[
+        *OURS,
+        Variant("teb-p", {"shaping": "window_gamma"}),
+        Variant("uniform"),
+        Variant("eta0"),
+        Variant("teb"),
+    ],
     envs=["maze2d/square-a"],
     seeds=[0, 1, 2],
     published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
