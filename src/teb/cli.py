@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -326,6 +327,11 @@ def run_command(words: Sequence[str]) -> int:
                 f"unknown command {name!r}{did_you_mean(name, COMMANDS)} known: {', '.join(COMMANDS)}"
             )
         return COMMANDS[name][0](words[1:])
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader has gone, as with `| head`
+        return 0
     except (ValueError, OSError) as error:
         return complain(error, 2)
     except (RunError, CheckpointError) as error:

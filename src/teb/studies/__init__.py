@@ -7,6 +7,7 @@ from teb.studies.plan import Study
 
 STUDIES: dict[str, Study] = {
     "shaping": shaping.GRID_STUDY,
+    "shaping-long": shaping.LONG,
     "particles": shaping.PARTICLES,
     "shaping-paper-size": shaping.PAPER_SIZE,
     "readings": shaping.READINGS,

@@ -31,7 +31,15 @@ GRID_STUDY = Study(
     variants=[*OURS, *CONTROLS, *GRID],
     envs=["maze2d/square-a", "maze2d/corridor2"],
     seeds=[0, 1, 2],
-    steps=20_000,
+    steps=10_000,
+)
+
+LONG = Study(
+    title="The same over the paper's 100K steps, one maze and one seed",
+    variants=[*OURS, *CONTROLS, *GRID],
+    envs=["maze2d/square-a"],
+    seeds=[0],
+    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
 )
 
 PARTICLES = Study(
@@ -86,7 +94,7 @@ READINGS = Study(
     ],
     envs=["maze2d/square-a"],
     seeds=[0],
-    steps=20_000,
+    steps=10_000,
 )
 
 PRECISION = Study(
