@@ -185,7 +185,7 @@ def test_the_maze_schedule_makes_48_000_updates(sides: MakeSides, monkeypatch: p
     # What costs time and is looked at elsewhere: windows, checks, notes.
     monkeypatch.setattr(made.agent, "update", count)
     monkeypatch.setattr(made.agent, "act", act)
-    monkeypatch.setattr(made.run, "check", lambda metrics: None)
+    monkeypatch.setattr(made.run, "check", lambda: None)
     monkeypatch.setattr(made.run.replay, "sample", lambda *arguments: [np.zeros((1, 1), np.float32)] * 9)
     assert made.go()
     assert updates == list(range(4000, 100_000, 2))

@@ -153,8 +153,9 @@ def _compare(before: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
 
 
 def _save(config: Config, identity: Mapping[str, str], run: Run, metrics: MetricsFile) -> None:
-    checkpoint.save(run.folder, run.env_steps, {"run": run.state(), "metrics_bytes": metrics.length})
+    """The record first: a run whose checkpoint says that it is finished then has the record of that."""
     record.write_record(run.folder / "record.json", make_record(config, identity, run))
+    checkpoint.save(run.folder, run.env_steps, {"run": run.state(), "metrics_bytes": metrics.length})
 
 
 def make_record(config: Config, identity: Mapping[str, str], run: Run) -> dict[str, Any]:

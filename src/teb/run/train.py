@@ -201,9 +201,11 @@ class Reporting(NamedTuple):
 
 
 def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
-    """Train to the end, or to the wish to stop; true if the end was reached."""
+    """Train to the end, or to the wish to stop; true if the end was reached. A finished run is left as it is."""
     config, agent, clock, seconds = run.config, run.agent, time.perf_counter, run.seconds
     sampling, device = agent.sampling, torch.device(config.device)
+    if run.env_steps >= config.steps:
+        return True
     begun, saved = clock() - seconds["total"], clock()
     while run.env_steps < config.steps and wish.signal is None:
         if not run.replay.running:

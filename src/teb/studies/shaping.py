@@ -43,7 +43,7 @@ LONG = Study(
 )
 
 PARTICLES = Study(
-    title="The particle anchor over the paper's 100K steps",
+    title="The particle anchor over 60K steps",
     variants=[
         *OURS,
         Variant("teb-p", {"shaping": "window_gamma"}),
@@ -53,6 +53,7 @@ PARTICLES = Study(
     ],
     envs=["maze2d/square-a"],
     seeds=[0, 1, 2],
+    steps=60_000,
     published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
 )
 
