@@ -164,3 +164,19 @@ def test_models_learn_the_transition_of_a_simple_world() -> None:
         batch = batch._replace(window_obs=window_obs, next_obs=window_obs[:, -1])
         errors.append(float(agent.update(batch, 0)["transition_rmse"]))
     assert np.mean(errors[-10:]) < 0.4 * np.mean(errors[:10])
+
+
+def test_reward_decoder_reads_a_draw_of_the_next_latent_and_trains_the_transition_model_only() -> None:
+    explorer = small_teb(dyn_reward_decoder=True, lambda_r=0.0, lambda_p=1.0)
+    assert explorer.online is not None and explorer.online.decoder is not None
+    with torch.no_grad():
+        prediction = explorer.online(BATCH.obs, BATCH.action)
+        noise = torch.randn(prediction.next.shape, generator=generator())
+        decoded = explorer.online.decoder(prediction.next + prediction.next_sigma * noise)
+    error = float(np.square(decoded.numpy() - BATCH.rewards.numpy()[:, :1]).mean())
+    assert loss(explorer) == pytest.approx(parts(explorer)[1] + error, rel=1e-5)
+    explorer.loss(BATCH, generator())[0].backward()
+    moved = {
+        name.split(".")[1] for name, p in explorer.named_parameters() if p.grad is not None and p.grad.any()
+    }
+    assert moved == {"transition", "decoder"}

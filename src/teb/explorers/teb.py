@@ -83,6 +83,8 @@ class TebConfig:
     """Transition model (C-1)."""
     dyn_horizon: Literal["1", "n"] = "1"
     """Which next state the transition model predicts: o_{t+1} or o_{t+n} (C-4)."""
+    dyn_reward_decoder: bool = False
+    """Also decode the reward from a draw of the next latent, as RAP does (C-3)."""
     dyn_head_unscaled: bool = False
     """Train the transition model with weight 1 instead of lambda_p (A-9)."""
     reward_model: Literal["trained", "frozen", "off"] = "trained"
@@ -201,6 +203,7 @@ class Teb(nn.Module):
             sigma_range=(config.sigma_min, config.sigma_max),
             sigma_param=config.sigma_param,
             transition=config.transition,
+            reward_decoder=config.dyn_reward_decoder,
         )
 
     # --- the models ------------------------------------------------------------------------------------------------
@@ -221,6 +224,10 @@ class Teb(nn.Module):
             prediction, n_step_sum(batch.rewards, self.gamma, config.reward_horizon)
         )
         transition_loss = self.online.transition_loss(prediction, next_obs)
+        if config.dyn_reward_decoder:
+            transition_loss = transition_loss + self.online.decoder_loss(
+                prediction, batch.rewards[:, :1], rng
+            )
         loss = (1.0 if config.dyn_head_unscaled else config.lambda_p) * transition_loss
         if config.reward_model == "trained":
             loss = loss + config.lambda_r * config.nll_scale * reward_loss

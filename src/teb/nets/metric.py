@@ -55,6 +55,7 @@ class MetricModels(nn.Module):
         sigma_range: tuple[float, float],
         sigma_param: SigmaParam,
         transition: Transition,
+        reward_decoder: bool = False,
     ) -> None:
         super().__init__()
         self.sigma_range = sigma_range
@@ -64,6 +65,7 @@ class MetricModels(nn.Module):
         self.transition = hidden_mlp(
             latent_dim + action_dim, hidden, latent_dim * (2 if self.gaussian else 1)
         )
+        self.decoder = hidden_mlp(latent_dim, hidden, 1) if reward_decoder else None
 
     def forward(self, latent: Tensor, action: Tensor) -> Prediction:
         """[B, D] and [B, A] -> predictions."""
@@ -89,3 +91,8 @@ class MetricModels(nn.Module):
         if self.gaussian:
             return gaussian_nll(target, prediction.next, prediction.next_sigma).mean()
         return 0.5 * (target - prediction.next).square().mean()
+
+    def decoder_loss(self, prediction: Prediction, reward: Tensor, rng: torch.Generator) -> Tensor:
+        """Squared error of the reward [B, 1] decoded from a draw of the next latent (Chen & Pan 2022)."""
+        assert self.decoder is not None, "built without a reward decoder"
+        return (self.decoder(prediction.drawn_next(rng)) - reward).square().mean()
