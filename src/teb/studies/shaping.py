@@ -31,7 +31,7 @@ GRID_STUDY = Study(
     variants=[*OURS, *CONTROLS, *GRID],
     envs=["maze2d/square-a", "maze2d/corridor2"],
     seeds=[0, 1, 2],
-    steps=10_000,
+    steps=8_000,
 )
 
 LONG = Study(
@@ -95,7 +95,7 @@ READINGS = Study(
     ],
     envs=["maze2d/square-a"],
     seeds=[0],
-    steps=10_000,
+    steps=8_000,
 )
 
 PRECISION = Study(
