@@ -145,7 +145,8 @@ def _show(options: StudyOptions) -> int:
 
     study = chosen(options)
     labels = {(config_hash(job.config), job.config.run.seed): job.label for job in jobs(study)}
-    stored = {(record.config_hash, record.seed): record for record in _records(options)}
+    long_enough = [record for record in _records(options) if record.env_steps >= study.steps]
+    stored = {(record.config_hash, record.seed): record for record in long_enough}
     records = [dataclasses.replace(stored[key], label=row) for key, row in labels.items() if key in stored]
     rows = list(dict.fromkeys(labels.values()))
     folder = options.results / options.name

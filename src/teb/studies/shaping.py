@@ -65,6 +65,7 @@ PAPER_SIZE = Study(
         Variant("teb"),
         Variant("teb", {"reading": "literal"}),
         Variant("eta0"),
+        Variant("uniform"),
     ],
     envs=["maze2d/square-a"],
     seeds=[0],
