@@ -134,3 +134,22 @@ def test_rebuilding_gives_the_same_bytes(study, tmp_path):
     assert built[0] == built[1]
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["curves.png", "curves.svg", "final.png", "final.svg", "table.md"]
+
+
+def test_a_row_without_runs_does_not_freeze_the_axes(record) -> None:
+    records = runs(record, "teb", ENVS[0], [0.4, 0.5])
+    reached = max(r.env_steps for r in records)
+    figure = curves_figure(Study(records, ["teb", "missing row"], [ENVS[0]]))
+    assert figure.axes[0].get_xlim()[0] == 0
+    assert figure.axes[0].get_xlim()[1] >= reached
+    assert len(figure.legends[0].get_texts()) == 3
+
+
+def test_long_labels_take_fewer_columns_than_short_ones(record) -> None:
+    def columns(label: str) -> int:
+        rows = [f"{label}{number}" for number in range(5)]
+        records = [r for row in rows for r in runs(record, row, ENVS[0], [0.4])]
+        return curves_figure(Study(records, rows, [ENVS[0]])).legends[0]._ncols
+
+    assert columns("teb (phi_action=replay_policy, phi_reward=sample, shaping=one) ") == 1
+    assert columns("a") > 1

@@ -91,6 +91,7 @@ def dress_axes(ax: Axes, series: str) -> None:
     ax.set_ylabel(series_name(series))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_steps(value)))
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    ax.autoscale(axis="x")  # again, since the axes may have been dressed before this curve came
     ax.set_xlim(left=0)
     if series == "coverage":
         ax.set_ylim(0, 1)

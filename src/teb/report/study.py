@@ -40,7 +40,9 @@ def write_study(study: Study, folder: Path) -> list[Path]:
 def curves_figure(study: Study) -> Figure:
     """The headline over steps, a panel per environment, a line per row: mean over seeds, band of one std."""
     with style.applied():
-        figure, panels = _panels(study, height=2.5, extra=0.3 + 0.22 * math.ceil(len(study.all_rows) / 5))
+        keys = [_row_key(study, row) for row in study.all_rows]
+        columns = _legend_columns(keys, _width(study))
+        figure, panels = _panels(study, height=2.5, extra=0.3 + 0.22 * math.ceil(len(keys) / columns))
         for env, ax in zip(study.envs, panels, strict=False):
             for row in reversed(study.all_rows):
                 # One group per row: a row whose runs stem from several configurations is still one line.
@@ -49,8 +51,7 @@ def curves_figure(study: Study) -> Figure:
             ax.set_title(task_name(env))
             ax.label_outer()
         _label_inner_edges(study, panels)
-        keys = [_row_key(study, row) for row in study.all_rows]
-        figure.legend(handles=keys, loc="outside lower center", ncols=min(len(keys), 5))
+        figure.legend(handles=keys, loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -69,12 +70,28 @@ def final_figure(study: Study) -> Figure:
     return figure
 
 
+def _legend_columns(keys: Sequence[Line2D], width: float) -> int:
+    """As many columns as fit side by side, judged by the longest label: about 13 letters to an inch."""
+    longest = max(len(str(key.get_label())) for key in keys)
+    return max(1, min(len(keys), 5, int(width / (0.6 + longest / 13))))
+
+
+def _grid(study: Study) -> tuple[int, int]:
+    """Rows and columns of panels."""
+    rows = math.ceil(len(study.envs) / _PANELS_PER_ROW)
+    return rows, math.ceil(len(study.envs) / max(rows, 1))
+
+
+def _width(study: Study) -> float:
+    """Width of the figure in inches."""
+    return max(6.5, 2.75 * _grid(study)[1])
+
+
 def _panels(study: Study, height: float, extra: float) -> tuple[Figure, list[Axes]]:
     if not study.envs:
         raise ValueError("envs: expected at least one environment, got none")
-    rows = math.ceil(len(study.envs) / _PANELS_PER_ROW)
-    columns = math.ceil(len(study.envs) / rows)
-    figure = style.new_figure(max(6.5, 2.75 * columns), height * rows + extra)
+    rows, columns = _grid(study)
+    figure = style.new_figure(_width(study), height * rows + extra)
     panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
     for ax in panels[len(study.envs) :]:
         ax.set_axis_off()
