@@ -123,6 +123,7 @@ def known_options() -> frozenset[str]:
     """Every option that some command's help names."""
     asked = [[name, "--help"] for name in COMMANDS]
     asked.append(["train", "gym/Pendulum-v1", "uniform", "--help"])
+    asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):
@@ -281,7 +282,7 @@ def test_the_worked_example_learns_and_pays(tmp_path: Path, monkeypatch: pytest.
     )
     losses = [agent.update(some_batch(16, 0), 0)["novelty_error"] for _ in range(2)]
     assert losses[1] < losses[0]
-    bonus, _ = agent.explorer.reward(some_batch(16, 1), agent.policy, torch.Generator())
+    bonus = agent.explorer.reward(some_batch(16, 1), agent.policy, torch.Generator()).bonus
     assert bonus.shape == (16, 1) and bool((bonus > 0).all()) and not bonus.requires_grad
     assert "explorer" in agent.state()["modules"]
 

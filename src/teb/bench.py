@@ -168,9 +168,9 @@ def _yardstick(config: Config) -> Callable[[], None]:
         optimiser.step()
 
     def update() -> None:
-        step(explorer.loss(batch, agent.exploring)[0], model)
-        bonus, _ = explorer.reward(batch, agent.policy, agent.exploring)
-        step(backbone.critic_loss(batch, batch.reward + explorer.eta * bonus, agent.learning)[0], critic)
+        step(explorer.loss(batch, agent.policy, agent.exploring)[0], model)
+        reward = batch.reward + explorer.traits.eta * agent.pay(batch).bonus
+        step(backbone.critic_loss(batch, reward, agent.learning)[0], critic)
         step(backbone.actor_loss(batch, agent.learning)[0], actor)
         with torch.no_grad():
             for slow, fast in zip(

@@ -65,8 +65,8 @@ def agent(
 ) -> ComposedAgent:
     values: dict[str, Any] = {"batch_size": 16, "width": 16, "gamma": 0.97} | options
 
-    def no_bonus(shapes: Shapes, *, gamma: float, n_step: int) -> NoBonus:
-        return NoBonus(NoBonusConfig(), shapes, gamma=gamma, n_step=n_step)
+    def no_bonus(shapes: Shapes, **terms: Any) -> NoBonus:
+        return NoBonus(NoBonusConfig(), shapes, **terms)
 
     return ComposedAgent(BackboneConfig(**values), build or no_bonus, shapes, Runtime(seed, CPU, compute))
 

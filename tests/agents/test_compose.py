@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from teb.agents import AGENTS
 from teb.agents.compose import ComposedAgent, descend
-from teb.agents.protocol import Batch, Metrics, Policy, Runtime, Shapes
+from teb.agents.protocol import Batch, Metrics, Paid, Policy, Runtime, Shapes, Skills, Traits
 from teb.explorers import REGISTRY
 
 NO_SKILL = np.zeros(0, np.float32)
@@ -58,12 +58,9 @@ def test_descend_clips_the_norm_over_all_parameters_if_there_is_a_limit(limit: f
 class Recorder(nn.Module):
     """Pays its one parameter as the bonus and records the order of the calls."""
 
-    eta = 2.0
-    n_step: int | None = None
-    horizon = 5
-    grad_clip = 0.5
+    traits = Traits(eta=2.0, horizon=5, grad_clip=0.5)
 
-    def __init__(self, shapes: Shapes, *, gamma: float, n_step: int) -> None:
+    def __init__(self, shapes: Shapes, *, gamma: float, n_step: int, compute: torch.dtype) -> None:
         super().__init__()
         self.told = (shapes, gamma, n_step)
         self.level = nn.Parameter(torch.zeros(()))
@@ -72,15 +69,15 @@ class Recorder(nn.Module):
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [{"params": [self.level], "lr": 0.1}]
 
-    def loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         self.calls.append("loss")
         return -1e3 * self.level, {"level": self.level.detach().clone()}
 
-    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Paid:
         self.calls.append("reward")
-        return self.level.detach().expand(len(batch.obs), 1), {"paid": self.level.detach().clone()}
+        return Paid(self.level.detach().expand(len(batch.obs), 1), {"paid": self.level.detach().clone()})
 
-    def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> None:
+    def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Tensor | None:
         self.calls.append("after_step")
         self.asked = policy(batch.obs, batch.skill, None)
 
@@ -119,9 +116,9 @@ def test_critic_gets_reward_plus_eta_times_bonus(monkeypatch: pytest.MonkeyPatch
     handed: list[Tensor] = []
     critic_loss = learner.backbone.critic_loss
 
-    def spy(batch: Batch, reward: Tensor, rng: torch.Generator) -> Any:
+    def spy(batch: Batch, reward: Tensor, *others: Any) -> Any:
         handed.append(reward)
-        return critic_loss(batch, reward, rng)
+        return critic_loss(batch, reward, *others)
 
     monkeypatch.setattr(learner.backbone, "critic_loss", spy)
     batch = random_batch()
@@ -145,10 +142,130 @@ def test_explorer_is_told_the_shapes_and_asks_for_its_horizon() -> None:
 
 def test_explorer_may_insist_on_a_window() -> None:
     class Short(Recorder):
-        n_step = 1
-        horizon = 1
+        traits = Traits(n_step=1)
 
     assert agent(build=Short).sampling == (16, 1, 1, 0.97)
+
+
+def test_explorer_learns_from_each_of_its_batches_and_the_critic_from_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Greedy(Recorder):
+        traits = Traits(batches=3)
+        seen: list[Tensor]
+
+        def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+            self.seen = [*getattr(self, "seen", []), batch.obs]
+            return super().loss(batch, policy, rng)
+
+    learner = agent(build=Greedy)
+    assert learner.sampling is not None and learner.sampling.batch_size == 48
+    batch = random_batch(size=48)
+    handed: list[Batch] = []
+    critic_loss = learner.backbone.critic_loss
+
+    def spy(batch: Batch, *others: Any) -> Any:
+        handed.append(batch)
+        return critic_loss(batch, *others)
+
+    monkeypatch.setattr(learner.backbone, "critic_loss", spy)
+    learner.update(batch, 0)
+    explorer: Any = learner.explorer
+    assert explorer.calls == ["loss", "loss", "loss", "reward", "after_step"]
+    assert torch.equal(torch.cat(explorer.seen), batch.obs)
+    assert torch.equal(handed[0].obs, batch.obs[32:])
+
+
+def test_explorer_may_pay_before_it_learns() -> None:
+    class Early(Recorder):
+        traits = Traits(pays_first=True)
+
+    learner = agent(build=Early)
+    explorer: Any = learner.explorer
+    metrics = learner.update(random_batch(), 0)
+    assert explorer.calls == ["reward", "loss", "after_step"]
+    assert float(metrics["paid"]) == 0.0
+
+
+def test_explorer_may_close_the_update_with_a_further_loss() -> None:
+    class Closing(Recorder):
+        def __init__(self, shapes: Shapes, **terms: Any) -> None:
+            super().__init__(shapes, **terms)
+            self.late = nn.Parameter(torch.zeros(()))
+
+        def parameter_groups(self) -> list[dict[str, Any]]:
+            return [{"params": [self.level, self.late], "lr": 0.1}]
+
+        def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Tensor:
+            self.calls.append("after_step")
+            assert float(self.level.detach()) != 0.0 and float(self.late.detach()) == 0.0
+            return 5.0 * self.late
+
+    learner = agent(build=Closing)
+    explorer: Any = learner.explorer
+    metrics = learner.update(random_batch(), 0)
+    assert float(explorer.late.detach()) == pytest.approx(-0.1, rel=1e-4)
+    assert float(explorer.level.detach()) == pytest.approx(0.1, rel=1e-4), "stepped once, by its own loss"
+    assert float(metrics["closing_loss"]) == 0.0
+
+
+def test_payments_for_single_steps_are_summed_with_discount(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stepwise(Recorder):
+        traits = Traits(per_step=True)
+
+        def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Paid:
+            return Paid(batch.next_obs[:, :1] - batch.obs[:, :1], {})
+
+    learner, batch = agent(build=Stepwise, gamma=0.9), random_batch(n=3, gamma=0.9)
+    x = batch.window_obs[:, :, :1]
+    expected = sum(0.9**i * (x[:, i + 1] - x[:, i]) for i in range(3))
+    assert torch.allclose(learner.pay(batch).bonus, torch.as_tensor(expected), atol=1e-6)
+
+
+def test_without_weight_the_task_s_reward_is_not_read() -> None:
+    for weight, same in ((0.0, True), (1.0, False)):
+        targets = []
+        for scale in (1.0, 100.0):
+            learner, batch = agent(task_reward=weight), random_batch()
+            metrics = learner.update(
+                batch._replace(reward=batch.reward * scale, rewards=batch.rewards * scale), 0
+            )
+            targets.append(float(metrics["q_target"]))
+        assert (targets[0] == targets[1]) == same
+
+
+def test_members_and_next_skills_that_an_explorer_names_reach_the_critic() -> None:
+    class Members(nn.Module):
+        """Values are constants by member; member -1 is what the skill says."""
+
+        loss_scale = 0.5
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.level = nn.Parameter(torch.tensor([1.0, 10.0]))
+            self.asked: list[Tensor | None] = []
+
+        def forward(self, x: Tensor, action: Tensor, member: Tensor | None = None) -> Tensor:
+            self.asked.append(member)
+            chosen = x[:, -2:].argmax(1) if member is None else member
+            return self.level[chosen].unsqueeze(1).expand(-1, 2)
+
+    member = torch.tensor([0, 1] * 8)
+    next_skill = torch.tensor([[1.0, 0.0]]).expand(16, 2)
+
+    class Ensemble(Recorder):
+        traits = Traits(skills=Skills(2), critic=lambda shapes, width, compute: Members())
+
+        def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Paid:
+            return Paid(torch.zeros(16, 1), {}, member, next_skill)
+
+    learner, batch = agent(build=Ensemble, gamma=0.5), random_batch(skill=2, reward=0.0, gamma=0.5)
+    metrics = learner.update(batch, 0)
+    assert float(metrics["q_target"]) == pytest.approx(0.125 * (1 + 10) / 2)
+    expected = 0.5 * 2 * ((1 - 0.125) ** 2 + (10 - 1.25) ** 2) / 2
+    assert float(metrics["critic_loss"]) == pytest.approx(expected, rel=1e-5)
+    critic: Any = learner.backbone.critic
+    assert [asked is None for asked in critic.asked] == [False, True]
 
 
 def test_update_moves_every_part_of_the_backbone() -> None:
@@ -213,7 +330,10 @@ def test_acting_does_not_disturb_learning() -> None:
 
 
 def test_skill_reaches_the_actor() -> None:
-    learner = agent(shapes=Shapes(2, 2, 3))
+    class Skilled(Recorder):
+        traits = Traits(skills=Skills(3))
+
+    learner = agent(build=Skilled)
     obs, skill = np.ones(2, np.float32), np.array([1, 0, 0], np.float32)
     expected = (
         learner.backbone.actor(torch.from_numpy(np.concatenate([obs, skill]))[None]).detach().numpy()[0]
@@ -306,7 +426,7 @@ def test_agents_build_from_their_small_preset(name: str) -> None:
     spec = AGENTS[name]
     assert spec.presets.keys() == {"paper", "cpu"}
     built: Any = spec.build(spec.presets["cpu"], SHAPES, Runtime(0, torch.device("cpu"), torch.float32))
-    skill = np.zeros(built.skill_dim, np.float32)
+    skill = np.zeros(built.skills.width, np.float32)
     action = built.act(np.zeros(2, np.float32), skill, 0, explore=True)
     assert action.shape == (2,) and action.dtype == np.float32
     assert (built.sampling is None) == (name == "uniform")

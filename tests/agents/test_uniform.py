@@ -52,6 +52,6 @@ def test_state_continues_the_stream_in_a_fresh_agent() -> None:
 
 def test_there_is_nothing_to_sample_and_nothing_to_update() -> None:
     agent = uniform()
-    assert agent.sampling is None and agent.skill_dim == 0
+    assert agent.sampling is None and agent.skills.width == 0
     with pytest.raises(NotImplementedError):
         agent.update(random_batch(), 0)

@@ -71,7 +71,7 @@ def batch_for(agent: ComposedAgent, seed: int, **options: Any) -> Batch:
         n=sampling.n_step,
         horizon=sampling.horizon,
         gamma=sampling.gamma,
-        skill=agent.skill_dim,
+        skill=agent.skills.width,
         **options,
     )
 

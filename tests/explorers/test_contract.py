@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from explorer_setup import (
+    BATCH,
     batch_for,
     changed,
     differing,
@@ -90,7 +91,7 @@ def test_no_gradient_is_left_on_or_reaches_undeclared_parameters(name: str) -> N
 def test_reward_is_one_finite_float32_number_per_window_without_gradient(name: str, updates: int) -> None:
     agent = learnt(name, updates)
     batch = batch_for(agent, 7, terminal=2, ended=3)
-    reward, metrics = agent.explorer.reward(batch, agent.policy, generator())
+    reward, metrics, *_ = agent.explorer.reward(batch, agent.policy, generator())
     assert reward.shape == batch.reward.shape == (len(batch.obs), 1)
     assert reward.dtype == torch.float32
     assert bool(reward.isfinite().all())
@@ -105,19 +106,21 @@ def test_reward_gives_no_gradient_even_where_the_policy_and_the_batch_would_take
     batch = batch_for(agent, 7)
     batch = batch._replace(window_obs=batch.window_obs.clone().requires_grad_())
     weight = torch.eye(2, requires_grad=True)
-    reward, _ = agent.explorer.reward(batch, lambda o, z, g: torch.tanh(o @ weight), generator())
+    reward = agent.explorer.reward(batch, lambda o, z, g: torch.tanh(o @ weight), generator()).bonus
     assert not reward.requires_grad
 
 
 @every_explorer
-def test_reward_is_a_function_and_moves_nothing(name: str) -> None:
+def test_reward_is_a_function_of_state_and_batch_and_moves_no_parameter(name: str) -> None:
     agent = learnt(name)
     batch = batch_for(agent, 7)
     copies = [x.clone() for x in batch]
-    before = snapshot(module(agent))
-    first, again = paid(agent, batch), paid(agent, batch)
+    twin = copy.deepcopy(agent)
+    parameters = {n: p.detach().clone() for n, p in module(agent).named_parameters()}
+    first, again = paid(agent, batch), paid(twin, batch)
     assert torch.equal(first, again)
-    assert not changed(before, snapshot(module(agent)))
+    assert all(torch.equal(p, parameters[n]) for n, p in module(agent).named_parameters())
+    assert not changed(snapshot(module(agent)), snapshot(module(twin)))
     assert all(torch.equal(x, y) for x, y in zip(batch, copies, strict=True)), "the batch was written to"
 
 
@@ -129,7 +132,7 @@ def test_loss_is_a_scalar_and_leaves_the_batch_alone(name: str) -> None:
         return
     batch = batch_for(agent, 7)
     copies = [x.clone() for x in batch]
-    loss, metrics = agent.explorer.loss(batch, generator())
+    loss, metrics = agent.explorer.loss(batch, agent.policy, generator())
     assert loss.ndim == 0 and loss.requires_grad and bool(loss.isfinite())
     assert all(metric.ndim == 0 and not metric.requires_grad for metric in metrics.values())
     assert all(torch.equal(x, y) for x, y in zip(batch, copies, strict=True))
@@ -142,7 +145,7 @@ def test_loss_does_not_train_the_actor_through_the_batch(name: str) -> None:
         return
     batch = batch_for(agent, 7)
     agent.backbone.zero_grad(set_to_none=True)
-    agent.explorer.loss(batch, generator())[0].backward()
+    agent.explorer.loss(batch, agent.policy, generator())[0].backward()
     assert all(p.grad is None for p in agent.backbone.parameters())
 
 
@@ -171,12 +174,12 @@ def test_critic_learns_from_the_reward_of_the_updated_explorer(
         states.append(rng.get_state())
         return pay(batch, policy, rng)
 
-    def spied_loss(batch: Batch, reward: Tensor, rng: torch.Generator) -> Any:
+    def spied_loss(batch: Batch, reward: Tensor, *others: Any) -> Any:
         replayed = torch.Generator()
         replayed.set_state(states[-1])
         handed.append(reward)
-        wanted.append(batch.reward + explorer.eta * pay(batch, agent.policy, replayed)[0])
-        return critic_loss(batch, reward, rng)
+        wanted.append(batch.reward + explorer.traits.eta * pay(batch, agent.policy, replayed)[0])
+        return critic_loss(batch, reward, *others)
 
     monkeypatch.setattr(explorer, "reward", spied_reward)
     monkeypatch.setattr(agent.backbone, "critic_loss", spied_loss)
@@ -216,7 +219,7 @@ def test_a_fresh_agent_continues_from_a_state_as_the_first_one_does(name: str) -
     fresh.load(copy.deepcopy(first.state()))
     parted = differing(first.state(), fresh.state())
     assert parted == []
-    obs, skill = np.zeros(2, np.float32), np.zeros(first.skill_dim, np.float32)
+    obs, skill = np.zeros(2, np.float32), np.zeros(first.skills.width, np.float32)
     for step in range(3):
         for agent in (first, fresh):
             agent.update(batch_for(agent, 50 + step), 0)
@@ -293,7 +296,7 @@ def test_weight_scales_the_bonus_that_the_critic_gets(name: str) -> None:
     targets: list[float] = []
     for eta in (0.0, 1.0, 3.0):
         agent = learnt(name, eta=0.0)
-        agent.explorer.eta = eta
+        agent.explorer.traits = agent.explorer.traits._replace(eta=eta)
         targets.append(float(agent.update(batch_for(agent, 9), 0)["q_target"]))
     none, single, triple = targets
     assert single != none
@@ -303,12 +306,14 @@ def test_weight_scales_the_bonus_that_the_critic_gets(name: str) -> None:
 @every_explorer
 def test_explorer_states_its_terms(name: str) -> None:
     agent = small_agent(name)
-    explorer = agent.explorer
-    assert explorer.eta >= 0 and explorer.grad_clip >= 0 and explorer.horizon >= 1
-    assert explorer.n_step is None or explorer.n_step >= 1
+    traits = agent.explorer.traits
+    assert traits.eta >= 0 and traits.grad_clip >= 0 and traits.horizon >= 1 and traits.batches >= 1
+    assert traits.n_step is None or traits.n_step >= 1
     assert agent.sampling is not None
-    assert agent.sampling.n_step == (explorer.n_step or 3)
-    assert agent.sampling.horizon == max(agent.sampling.n_step, explorer.horizon)
+    assert agent.sampling.batch_size == traits.batches * BATCH
+    assert agent.sampling.n_step == (traits.n_step or 3)
+    assert agent.sampling.horizon == max(agent.sampling.n_step, traits.horizon)
+    assert agent.skills == traits.skills
     assert REGISTRY[name].summary and REGISTRY[name].citation
 
 

@@ -14,6 +14,7 @@ from explorer_setup import (
     batch_for,
     changed,
     generator,
+    policy,
     random_batch,
     small_agent,
     small_teb,
@@ -42,7 +43,7 @@ def parts(explorer: Teb, horizon: int = 3, steps: int = 1) -> tuple[float, float
 
 
 def loss(explorer: Teb) -> float:
-    return float(explorer.loss(BATCH, generator())[0].detach())
+    return float(explorer.loss(BATCH, policy, generator())[0].detach())
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_loss_weighs_both_models(
 @pytest.mark.parametrize("horizon", [1, 2, 3])
 def test_predictor_regresses_the_discounted_return_of_its_horizon(horizon: int) -> None:
     explorer = small_teb(reward_horizon=horizon, lambda_p=0.0)
-    assert explorer.horizon == horizon
+    assert explorer.traits.horizon == horizon
     assert loss(explorer) == pytest.approx(0.5 * parts(explorer, horizon)[0], rel=1e-4)
 
 
@@ -85,7 +86,7 @@ def test_transition_model_predicts_the_next_or_the_last_observation(dyn_horizon:
 
 def test_metrics_of_the_loss() -> None:
     explorer = small_teb()
-    metrics = explorer.loss(BATCH, generator())[1]
+    metrics = explorer.loss(BATCH, policy, generator())[1]
     reward, transition = parts(explorer)
     assert float(metrics["reward_nll"]) == pytest.approx(reward, rel=1e-4)
     assert float(metrics["transition_nll"]) == pytest.approx(transition, rel=1e-4)
@@ -99,7 +100,9 @@ def test_metrics_of_the_loss() -> None:
 
 def test_loss_gives_no_gradient_to_the_next_observation() -> None:
     window_obs = BATCH.window_obs.clone().requires_grad_()
-    small_teb(dyn_head_unscaled=True).loss(BATCH._replace(window_obs=window_obs), generator())[0].backward()
+    small_teb(dyn_head_unscaled=True).loss(BATCH._replace(window_obs=window_obs), policy, generator())[
+        0
+    ].backward()
     assert window_obs.grad is None or not bool(window_obs.grad.any())
 
 
@@ -124,7 +127,7 @@ def test_slow_copy_is_not_declared_for_training() -> None:
 def test_learning_rate_and_clip_are_handed_on() -> None:
     explorer = small_teb(model_lr=0.02, rep_grad_clip=3.0)
     assert [group["lr"] for group in explorer.parameter_groups()] == [0.02]
-    assert explorer.grad_clip == 3.0
+    assert explorer.traits.grad_clip == 3.0
     agent = small_agent("teb", model_lr=0.02)
     assert agent.explorer_optimiser is not None
     assert [group["lr"] for group in agent.explorer_optimiser.param_groups] == [0.02]
@@ -175,7 +178,7 @@ def test_reward_decoder_reads_a_draw_of_the_next_latent_and_trains_the_transitio
         decoded = explorer.online.decoder(prediction.next + prediction.next_sigma * noise)
     error = float(np.square(decoded.numpy() - BATCH.rewards.numpy()[:, :1]).mean())
     assert loss(explorer) == pytest.approx(parts(explorer)[1] + error, rel=1e-5)
-    explorer.loss(BATCH, generator())[0].backward()
+    explorer.loss(BATCH, policy, generator())[0].backward()
     moved = {
         name.split(".")[1] for name, p in explorer.named_parameters() if p.grad is not None and p.grad.any()
     }

@@ -156,11 +156,11 @@ def test_bonus_of_every_window_rule_and_action_rule_by_hand(shaping: str, phi_ac
 def test_one_step_rule_forces_windows_of_one_step() -> None:
     explorer = small_teb(shaping="one")
     batch = random_batch(1, n=1)
-    assert explorer.n_step == 1
+    assert explorer.traits.n_step == 1
     potentials = default_potentials(explorer, batch)
     assert close(bonus(explorer, batch), GAMMA * potentials[1] - potentials[0])
     assert all(
-        small_teb(shaping=shaping).n_step is None
+        small_teb(shaping=shaping).traits.n_step is None
         for shaping in ("window_gamma", "window_gamma_n", "sum", "first_step")
     )
 
@@ -491,7 +491,7 @@ def test_normalised_bonus_has_deviation_one_and_the_same_direction() -> None:
 
 def test_metrics_of_the_bonus() -> None:
     explorer = small_teb()
-    paid, metrics = explorer.reward(BATCH, policy, generator())
+    paid, metrics, *_ = explorer.reward(BATCH, policy, generator())
     values = paid.numpy()[:, 0]
     assert float(metrics["bonus_mean"]) == pytest.approx(values.mean(), abs=1e-5)
     assert float(metrics["bonus_std"]) == pytest.approx(values.std(ddof=1), rel=1e-4)

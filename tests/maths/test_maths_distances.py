@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial import distance as scipy_distance
 from scipy.special import huber
 
-from teb.maths.distances import LatentDistance, angle, latent_distance, pairwise_distance
+from teb.maths.distances import LatentDistance, angle, latent_distance, pairwise_distance, safe_norm
 
 KINDS: tuple[LatentDistance, ...] = get_args(LatentDistance)
 
@@ -127,3 +127,16 @@ def test_angles_of_parallel_perpendicular_and_opposite_vectors() -> None:
     x = torch.tensor([[1.0, 0.0]]).expand(3, 2)
     y = torch.tensor([[5.0, 0.0], [0.0, 0.1], [-2.0, 0.0]])
     assert angle(x, y).tolist() == pytest.approx([0.0, math.pi / 2, math.pi], abs=1e-4)
+
+
+@given(vectors)
+def test_safe_norm_is_the_norm(x: np.ndarray) -> None:
+    found = safe_norm(torch.from_numpy(x)[None])
+    assert found.shape == (1, 1)
+    assert float(found) == pytest.approx(float(np.linalg.norm(x)), rel=1e-12)
+
+
+def test_safe_norm_has_a_finite_gradient_at_zero_and_the_unit_vector_elsewhere() -> None:
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    safe_norm(x).sum().backward()
+    assert x.grad is not None and torch.allclose(x.grad, torch.tensor([[0.0, 0.0], [0.6, 0.8]]))

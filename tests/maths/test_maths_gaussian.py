@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from teb.maths.gaussian import SigmaParam, bounded_sigma, folded_normal_mean, gaussian_nll
+from teb.maths.gaussian import SigmaParam, bounded_sigma, folded_normal_mean, gaussian_kl, gaussian_nll
 
 KINDS: tuple[SigmaParam, ...] = get_args(SigmaParam)
 
@@ -139,3 +139,34 @@ def test_folded_normal_mean_without_variance_is_the_absolute_value() -> None:
     nearly = folded_normal_mean(mean, torch.full((3,), 1e-30))
     assert torch.allclose(nearly, mean.abs(), atol=1e-12)
     assert bool(nearly.isfinite().all())
+
+
+def normals(seed: int, rows: int = 6, width: int = 3) -> list[torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    means = [torch.randn(rows, width, generator=rng, dtype=torch.float64) for _ in range(2)]
+    sigmas = [0.3 + torch.rand(rows, width, generator=rng, dtype=torch.float64) for _ in range(2)]
+    return [means[0], sigmas[0], means[1], sigmas[1]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kl_is_that_of_torch_s_distributions(seed: int) -> None:
+    mean_q, sigma_q, mean_p, sigma_p = normals(seed)
+    q, p = torch.distributions.Normal(mean_q, sigma_q), torch.distributions.Normal(mean_p, sigma_p)
+    expected = torch.distributions.kl_divergence(q, p).sum(-1)
+    assert torch.allclose(gaussian_kl(mean_q, sigma_q, mean_p, sigma_p), expected)
+
+
+def test_kl_is_the_mean_log_ratio_of_draws() -> None:
+    mean_q, sigma_q, mean_p, sigma_p = (x[0].numpy() for x in normals(7))
+    draws = np.random.default_rng(0).normal(mean_q, sigma_q, (400_000, 3))
+    ratio = stats.norm.logpdf(draws, mean_q, sigma_q) - stats.norm.logpdf(draws, mean_p, sigma_p)
+    found = float(gaussian_kl(*(x[0] for x in normals(7))))
+    assert found == pytest.approx(ratio.sum(1).mean(), rel=0.01)
+
+
+def test_kl_is_zero_only_for_equal_normals_and_half_a_squared_distance_for_unit_ones() -> None:
+    mean, sigma, other, _ = normals(3)
+    assert torch.allclose(gaussian_kl(mean, sigma, mean, sigma), torch.zeros(6, dtype=torch.float64))
+    assert bool((gaussian_kl(*normals(4)) > 0).all())
+    one = torch.ones_like(sigma)
+    assert torch.allclose(gaussian_kl(mean, one, other, one), 0.5 * (mean - other).square().sum(-1))

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teb.maths.particles import nearest_mean
+from teb.maths.particles import nearest_mean, particle_bonus
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
@@ -30,3 +30,14 @@ def test_order_of_the_particles_does_not_matter(seed: int) -> None:
 def test_impossible_numbers_of_neighbours_are_refused_with_the_range(k: int) -> None:
     with pytest.raises(ValueError, match=rf"k: .*\[1, 5\].*{k}"):
         nearest_mean(torch.zeros(2, 5), k)
+
+
+@given(seed=st.integers(0, 10_000), scale=st.floats(0.1, 5.0), clip=st.floats(0.0, 0.5))
+def test_particle_bonus_is_its_formula(seed: int, scale: float, clip: float) -> None:
+    nearest = np.random.default_rng(seed).uniform(0, 3, (5, 4))
+    expected = [np.log(1 + np.mean([max(d / scale - clip, 0) for d in row])) for row in nearest]
+    assert np.allclose(particle_bonus(torch.from_numpy(nearest), scale, clip).numpy(), expected)
+
+
+def test_particle_bonus_of_coinciding_points_is_zero_and_never_negative() -> None:
+    assert particle_bonus(torch.zeros(3, 4), 2.0, 5e-4).tolist() == [0.0] * 3

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from teb.nets.mlp import Linear, Trunk, hidden_mlp, initialised_from
+from teb.nets.mlp import Linear, Mlp, Trunk, hidden_mlp, initialised_from
 
 BF16_EPS = torch.finfo(torch.bfloat16).eps
 
@@ -103,3 +103,30 @@ def test_initialisation_does_not_depend_on_the_global_generator() -> None:
         with initialised_from(1):
             weights.append(Linear(8, 8).weight)
     assert torch.equal(*weights)
+
+
+@pytest.mark.parametrize(
+    ("depth", "size"), [(1, 4 * 16 + 16 + 16 * 3 + 3), (2, 4 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3)]
+)
+def test_mlp_is_relu_layers_and_a_linear_one(depth: int, size: int) -> None:
+    net, x = Mlp(4, 16, 3, depth), torch.randn(5, 4)
+    assert sum(p.numel() for p in net.parameters()) == size
+    h = x
+    for layer in net.layers:
+        h = torch.relu(h @ layer.get_parameter("weight").T)
+    assert torch.allclose(net(x), h @ net.last.weight.T, atol=1e-6)
+
+
+def test_mlp_in_bfloat16_hands_out_float32_and_reads_its_input_exactly() -> None:
+    with initialised_from(0):
+        exact, rounded, wide = (Mlp(2, 64, 3, 2, c, wide=w) for c, w in
+                                ((torch.float32, False), (torch.bfloat16, False), (torch.bfloat16, True)))  # fmt: skip
+    for net in (rounded, wide):
+        net.load_state_dict(exact.state_dict())
+    x = torch.randn(32, 2)
+    for net in (rounded, wide):
+        assert net(x).dtype == torch.float32
+        assert 0 < float((net(x) - exact(x)).abs().max().detach()) < 0.05
+    shallow = Mlp(2, 64, 3, 1, torch.float32), Mlp(2, 64, 3, 1, torch.bfloat16)
+    shallow[1].load_state_dict(shallow[0].state_dict())
+    assert torch.equal(shallow[0](x), shallow[1](x)), "there is no product between hidden layers"

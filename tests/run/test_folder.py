@@ -214,13 +214,13 @@ def test_pendulum_is_learnt_from_reward_plus_eta_times_bonus_and_resumes_bit_for
     pay, learn = Teb.reward, Backbone.critic_loss
 
     def reward(self: Teb, batch: Any, policy: Any, rng: Any) -> Any:
-        bonus, metrics = pay(self, batch, policy, rng)
-        paid.append((batch.reward.clone(), bonus.clone()))
-        return bonus, metrics
+        payment = pay(self, batch, policy, rng)
+        paid.append((batch.reward.clone(), payment.bonus.clone()))
+        return payment
 
-    def critic_loss(self: Backbone, batch: Any, reward: Any, rng: Any) -> Any:
+    def critic_loss(self: Backbone, batch: Any, reward: Any, *others: Any) -> Any:
         learnt_from.append(reward.clone())
-        return learn(self, batch, reward, rng)
+        return learn(self, batch, reward, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(Teb, "reward", reward)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from small_runs import differences, latest, learnt, newest_step, rows, run_words, wish_at
 
-from teb.agents.protocol import Batch, Metrics, Sampling, State
+from teb.agents.protocol import Batch, Metrics, Sampling, Skills, State
 from teb.config import RunConfig
 from teb.envs.protocol import Task
 from teb.run import checkpoint
@@ -63,7 +63,7 @@ class Probe(gym.Env[np.ndarray, np.ndarray]):
 class CountingAgent:
     """Learns nothing and notes down what it is asked."""
 
-    skill_dim = 0
+    skills = Skills()
 
     def __init__(self, events: list[tuple[str, Any]], batch_size: int = 8) -> None:
         self.events = events

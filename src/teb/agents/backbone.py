@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +36,8 @@ class BackboneConfig:
     """Standard deviation of the exploration noise (paper table 3)."""
     noise_clip: float = 0.3
     """Clip of the noise inside updates, never when acting (paper table 3)."""
+    task_reward: float = 1.0
+    """Weight of the task's own reward beside the bonus; 0 explores without it (URLB)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -42,21 +46,29 @@ class BackboneConfig:
         in_range("gamma", self.gamma, 0.0, 1.0, high_open=True)
         in_range("tau", self.tau, 0.0, 1.0)
         in_range("noise", self.noise, 0.0, 10.0)
+        in_range("task_reward", self.task_reward, 0.0, 1e6)
 
 
 class Backbone(nn.Module):
     """Encoder, actor, twin critic and its target, with their losses; it steps nothing itself.
 
-    Arguments named `x` are encoded observations with the skill appended, see `encode`.
+    Arguments named `x` are encoded observations with the skill appended, see `encode`. A critic is a module
+    (x, action) -> both values, [B, 2]. One of several members also takes the member that each row wants, [B]; where
+    none is named it is the member of the row's skill.
     """
 
-    def __init__(self, config: BackboneConfig, shapes: Shapes, compute: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        config: BackboneConfig,
+        shapes: Shapes,
+        compute: torch.dtype = torch.float32,
+        build_critic: Callable[[Shapes, int, torch.dtype], Any] | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
-        inputs = shapes.obs + shapes.skill
         self.encoder = nn.Identity()
-        self.actor = Actor(inputs, shapes.action, config.width, compute)
-        self.critic = TwinCritic(inputs + shapes.action, config.width, compute)
+        self.actor = Actor(shapes.obs + shapes.skill, shapes.action, config.width, compute)
+        self.critic = (build_critic or _twin_critic)(shapes, config.width, compute)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
 
     def encode(self, obs: Tensor, skill: Tensor) -> Tensor:
@@ -64,22 +76,31 @@ class Backbone(nn.Module):
         latent = self.encoder(obs)
         return torch.cat([latent, skill], -1) if skill.shape[-1] else latent
 
-    def critic_loss(self, batch: Batch, reward: Tensor, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def critic_loss(
+        self,
+        batch: Batch,
+        reward: Tensor,
+        rng: torch.Generator,
+        member: Tensor | None = None,
+        next_skill: Tensor | None = None,
+    ) -> tuple[Tensor, Metrics]:
         """sum_j mean (Q_j(x, a) - y)^2 with y = reward + discount min_j Qbar_j(x', a'), a' with clipped noise.
 
         `reward` [B, 1] is what the critic learns from, the bonus included. There is no target actor (URLB, DrQ-v2).
+        `member` and `next_skill` are those of `teb.agents.protocol.Paid`.
         """
         if reward.shape != batch.discount.shape:
             raise ValueError(
                 f"reward: expected shape {tuple(batch.discount.shape)}, got {tuple(reward.shape)}"
             )
+        chosen = () if member is None else (member,)
         with torch.no_grad():
-            next_x = self.encode(batch.next_obs, batch.skill)
+            next_x = self.encode(batch.next_obs, batch.skill if next_skill is None else next_skill)
             next_action = self.sample_action(next_x, rng)
-            next_value = self.target_critic(next_x, next_action).amin(-1, keepdim=True)
+            next_value = self.target_critic(next_x, next_action, *chosen).amin(-1, keepdim=True)
             target = reward + batch.discount * next_value
-        values = self.critic(self.encode(batch.obs, batch.skill), batch.action)
-        loss = (values - target).square().mean(0).sum()
+        values = self.critic(self.encode(batch.obs, batch.skill), batch.action, *chosen)
+        loss = self.critic.loss_scale * (values - target).square().mean(0).sum()
         return loss, {
             "q_mean": values.detach().mean(),
             "q_target": target.mean(),
@@ -91,7 +112,7 @@ class Backbone(nn.Module):
         with torch.no_grad():
             x = self.encode(batch.obs, batch.skill)
         action = self.sample_action(x, rng)
-        loss = -self.critic(x, action).amin(-1).mean()
+        loss = -self.critic.loss_scale * self.critic(x, action).amin(-1).mean()
         return loss, {"actor_loss": loss.detach(), "action_abs": action.detach().abs().mean()}
 
     def sample_action(self, x: Tensor, rng: torch.Generator) -> Tensor:
@@ -105,3 +126,7 @@ class Backbone(nn.Module):
     def follow(self) -> None:
         """Move the target critic, trunk and heads: target <- (1 - tau) target + tau critic."""
         follow(self.target_critic, self.critic, self.config.tau)
+
+
+def _twin_critic(shapes: Shapes, width: int, compute: torch.dtype) -> TwinCritic:
+    return TwinCritic(sum(shapes), width, compute)

@@ -11,7 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.backbone import Backbone, BackboneConfig
-from teb.agents.protocol import Batch, Explorer, Metrics, Runtime, Sampling, Shapes, State
+from teb.agents.protocol import (
+    Batch,
+    Explorer,
+    Metrics,
+    Paid,
+    Runtime,
+    Sampling,
+    Shapes,
+    State,
+    one_step_windows,
+    parts,
+)
+from teb.maths.shaping import n_step_sum
 from teb.nets.actor_critic import noisy_action
 from teb.nets.mlp import initialised_from
 from teb.seeding import child_seed, torch_generator
@@ -30,8 +42,6 @@ class Composition:
 class ComposedAgent:
     """DDPG whose reward is r + eta * r_int."""
 
-    skill_dim = 0
-
     def __init__(
         self,
         config: BackboneConfig,
@@ -39,16 +49,23 @@ class ComposedAgent:
         shapes: Shapes,
         runtime: Runtime,
     ) -> None:
-        """`build_explorer(shapes, gamma=..., n_step=...)` makes the explorer."""
+        """`build_explorer(shapes, gamma=..., n_step=..., compute=...)` makes the explorer."""
         self.device = runtime.device
-        with initialised_from(child_seed(runtime.seed, "backbone")):
-            self.backbone = Backbone(config, shapes, runtime.compute).to(self.device)
         with initialised_from(child_seed(runtime.seed, "explorer")):
-            explorer: Any = build_explorer(shapes, gamma=config.gamma, n_step=config.n_step)
+            explorer: Any = build_explorer(
+                shapes, gamma=config.gamma, n_step=config.n_step, compute=runtime.compute
+            )
         self.explorer: Explorer = explorer.to(self.device)
-        n_step = self.explorer.n_step or config.n_step
+        traits = self.explorer.traits
+        self.skills = traits.skills
+        with initialised_from(child_seed(runtime.seed, "backbone")):
+            backbone = Backbone(
+                config, shapes._replace(skill=self.skills.width), runtime.compute, traits.critic
+            )
+        self.backbone = backbone.to(self.device)
+        n_step = traits.n_step or config.n_step
         self.sampling: Sampling | None = Sampling(
-            config.batch_size, n_step, max(n_step, self.explorer.horizon), config.gamma
+            traits.batches * config.batch_size, n_step, max(n_step, traits.horizon), config.gamma
         )
         self.critic_optimiser = self._adam([{"params": self.backbone.critic_parameters(), "lr": config.lr}])
         self.actor_optimiser = self._adam(
@@ -80,21 +97,46 @@ class ComposedAgent:
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """Explorer step, intrinsic reward with the updated explorer, critic step, actor step, targets."""
         metrics: Metrics = {}
-        if self.explorer_optimiser is not None:
-            loss, learnt = self.explorer.loss(batch, self.exploring)
-            descend(loss, self.explorer_optimiser, self.explorer.grad_clip)
+        traits, config = self.explorer.traits, self.backbone.config
+        batches = parts(batch, traits.batches)
+        batch = batches[-1]
+        paid = self.pay(batch) if traits.pays_first else None
+        for part in batches if self.explorer_optimiser else ():
+            loss, learnt = self.explorer.loss(self._shown(part), self.policy, self.exploring)
+            self._descend_explorer(loss)
             metrics |= learnt | {"explorer_loss": loss.detach()}
-        bonus, paid = self.explorer.reward(batch, self.policy, self.exploring)
-        reward = batch.reward + self.explorer.eta * bonus
+        paid = paid or self.pay(batch)
+        reward = config.task_reward * batch.reward + traits.eta * paid.bonus
 
-        critic_loss, critic_metrics = self.backbone.critic_loss(batch, reward, self.learning)
+        critic_loss, critic_metrics = self.backbone.critic_loss(
+            batch, reward, self.learning, paid.member, paid.next_skill
+        )
         descend(critic_loss, self.critic_optimiser)
         actor_loss, actor_metrics = self.backbone.actor_loss(batch, self.learning)
         descend(actor_loss, self.actor_optimiser)
 
         self.backbone.follow()
-        self.explorer.after_step(batch, self.policy, self.exploring)
-        return metrics | paid | critic_metrics | actor_metrics
+        closing = self.explorer.after_step(self._shown(batch), self.policy, self.exploring)
+        if closing is not None:
+            self._descend_explorer(closing)
+            metrics["closing_loss"] = closing.detach()
+        return metrics | paid.metrics | critic_metrics | actor_metrics
+
+    def pay(self, batch: Batch) -> Paid:
+        """What the explorer pays for each window: once, or the discounted sum over its steps."""
+        paid = self.explorer.reward(self._shown(batch), self.policy, self.exploring)
+        if not self.explorer.traits.per_step:
+            return paid
+        steps = paid.bonus.view(batch.obs.shape[0], -1)
+        return paid._replace(bonus=n_step_sum(steps, self.backbone.config.gamma, steps.shape[1]))
+
+    def _shown(self, batch: Batch) -> Batch:
+        """The batch as the explorer sees it."""
+        return one_step_windows(batch, self.backbone.config.gamma) if self.explorer.traits.per_step else batch
+
+    def _descend_explorer(self, loss: Tensor) -> None:
+        assert self.explorer_optimiser is not None, "an explorer without parameters has no loss"
+        descend(loss, self.explorer_optimiser, self.explorer.traits.grad_clip)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"backbone": self.backbone, "explorer": self.explorer}  # pyright: ignore[reportReturnType]

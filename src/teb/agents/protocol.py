@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -45,6 +46,7 @@ class Sampling(NamedTuple):
     """What an agent wants from the replay for one update."""
 
     batch_size: int
+    """Windows, those of all batches that the explorer learns from together."""
     n_step: int
     """Length of the critic's window."""
     horizon: int
@@ -93,32 +95,135 @@ def to_batch(sample: Sample, first_obs: np.ndarray, device: torch.device) -> Bat
     )
 
 
+def parts(batch: Batch, count: int) -> list[Batch]:
+    """The batch cut into `count` equal ones; windows are drawn independently, so each is a sample of its own."""
+    if count == 1:
+        return [batch]
+    size = batch.obs.shape[0] // count
+    return [
+        Batch(*(rows[i * size : (i + 1) * size] for rows in batch[:-1]), first_obs=batch.first_obs)
+        for i in range(count)
+    ]
+
+
+def one_step_windows(batch: Batch, gamma: float) -> Batch:
+    """The n steps of each window as windows of their own, [B * n, ...], those of one window side by side."""
+    n = batch.window_obs.shape[1] - 1
+    last = torch.arange(n, device=batch.obs.device) == n - 1
+    ended = (batch.discount == 0) & last
+    pairs = [torch.stack([rows[:, :-1], rows[:, 1:]], 2).flatten(0, 1)
+             for rows in (batch.window_obs, batch.window_action)]  # fmt: skip
+    rewards = batch.rewards[:, :n].reshape(-1, 1)
+    return Batch(
+        obs=pairs[0][:, 0],
+        action=pairs[1][:, 0],
+        reward=rewards,
+        discount=torch.where(ended, 0.0, gamma).view(-1, 1),
+        next_obs=pairs[0][:, 1],
+        rewards=rewards,
+        window_obs=pairs[0],
+        window_action=pairs[1],
+        skill=batch.skill.repeat_interleave(n, 0),
+        first_obs=batch.first_obs,
+    )
+
+
+@dataclass(frozen=True)
+class Skills:
+    """The skills that a policy is conditioned on, and when a new one is drawn. Width 0: there are none."""
+
+    width: int = 0
+    kind: Literal["one-hot", "uniform", "normal"] = "one-hot"
+    """One of `width` unit vectors, uniform on [0, 1]^width, or standard normal."""
+    period: int | None = 50
+    """Environment steps within an episode after which a new one is drawn; None draws at resets alone."""
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """One skill, [width]; without skills nothing is drawn from the generator."""
+        if self.width == 0:
+            return np.zeros(0, np.float32)
+        if self.kind == "one-hot":
+            return self.one_hot(int(rng.integers(self.width)))
+        drawn = rng.random(self.width) if self.kind == "uniform" else rng.standard_normal(self.width)
+        return drawn.astype(np.float32)
+
+    def one_hot(self, index: int) -> np.ndarray:
+        """The skill of this number."""
+        return np.eye(self.width, dtype=np.float32)[index]
+
+    def due(self, episode_steps: int) -> bool:
+        """Whether a new skill is drawn before this step of an episode."""
+        return episode_steps == 0 or bool(self.period and episode_steps % self.period == 0)
+
+
+NStepMode = Literal["window", "sum", "one"]
+"""How an explorer of transitions meets windows of n steps.
+
+`window`: the whole window is one transition (o_t, a_t, o_{t+n}), paid once (URLB). `sum`: each of its n steps is one,
+and their payments are summed with discount. `one`: windows of one step, for the critic as well.
+"""
+
+
+class Traits(NamedTuple):
+    """What an explorer asks of the agent that it becomes a part of."""
+
+    eta: float = 1.0
+    """Weight of the intrinsic reward: r' = r + eta * r_int."""
+    n_step: int | None = None
+    """The window length that the explorer insists on; None leaves it to the backbone."""
+    per_step: bool = False
+    """Whether it is shown the single steps of each window, and its payments for them are summed with discount."""
+    horizon: int = 1
+    """How many rewards from the start of a window it reads."""
+    grad_clip: float = 0.0
+    """Largest norm of its gradient; 0 for no limit."""
+    batches: int = 1
+    """Batches that it learns from in one update, a step on each; the last one is paid and learnt from by the critic."""
+    pays_first: bool = False
+    """Whether a batch is paid before the explorer's step on it rather than after."""
+    skills: Skills = Skills()
+    critic: Callable[[Shapes, int, torch.dtype], Any] | None = None
+    """Builds the critic it needs, (shapes, width, precision) -> module; None takes the backbone's own."""
+
+    def shown(self, mode: NStepMode) -> Traits:
+        """These traits with windows in the given mode."""
+        return self._replace(n_step=1 if mode == "one" else self.n_step, per_step=mode == "sum")
+
+
+class Paid(NamedTuple):
+    """What an explorer pays for a batch."""
+
+    bonus: Tensor
+    """The intrinsic reward of each window, [B, 1]."""
+    metrics: Metrics
+    member: Tensor | None = None
+    """Of a critic with several members, the one that learns from each window, [B]."""
+    next_skill: Tensor | None = None
+    """The skill that acts at o_{t+n} in the critic's target, [B, K]; None means the replayed one."""
+
+
 class Explorer(Protocol):
     """Turns a batch into an intrinsic reward. An `nn.Module`, so that its state is saved without further code."""
 
-    eta: float
-    """Weight of the intrinsic reward: r' = r + eta * r_int."""
-    n_step: int | None
-    """The window length that the explorer insists on; None leaves it to the backbone."""
-    horizon: int
-    """How many rewards from the start of a window the explorer reads."""
-    grad_clip: float
-    """Largest norm of the explorer's gradient; 0 for no limit."""
+    traits: Traits
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Adam's parameter groups; an explorer that learns nothing returns an empty list."""
         ...
 
-    def loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """The explorer's own loss; only the parameters it declared are stepped on it."""
         ...
 
-    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
-        """The intrinsic reward [B, 1] of each window, without gradient, after the explorer's step on this batch."""
+    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Paid:
+        """What it pays for each window, without gradient, after its step on this batch. May move buffers."""
         ...
 
-    def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> None:
-        """Queues, target copies and running moments, once the whole update is done."""
+    def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Tensor | None:
+        """Queues, target copies and running moments, once the whole update is done.
+
+        A loss that it returns is stepped like the first one: for what must learn after critic and actor.
+        """
         ...
 
 
@@ -127,7 +232,7 @@ class Agent(Protocol):
 
     sampling: Sampling | None
     """What to sample for one update; None for an agent that learns nothing."""
-    skill_dim: int
+    skills: Skills
 
     def act(self, obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
         """Choose an action in [-1, 1]^A."""

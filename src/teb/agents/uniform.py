@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from teb.agents.protocol import Batch, Metrics, Runtime, Sampling, Shapes, State
+from teb.agents.protocol import Batch, Metrics, Runtime, Sampling, Shapes, Skills, State
 from teb.seeding import numpy_generator
 
 
@@ -19,7 +19,7 @@ class UniformAgent:
     """Draws every action uniformly from [-1, 1]^A and learns nothing."""
 
     sampling: Sampling | None = None
-    skill_dim = 0
+    skills = Skills()
 
     def __init__(self, shapes: Shapes, runtime: Runtime) -> None:
         self.action_dim = shapes.action

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from teb.agents.protocol import Batch, Metrics, Policy, Shapes
+from teb.agents.protocol import Batch, Metrics, Paid, Policy, Shapes, Traits
 
 
 @dataclass(frozen=True)
@@ -19,25 +19,30 @@ class NoBonusConfig:
 class NoBonus(nn.Module):
     """An explorer that pays nothing and learns nothing."""
 
-    eta = 0.0
-    n_step = None
-    horizon = 1
-    grad_clip = 0.0
+    traits = Traits(eta=0.0)
 
-    def __init__(self, config: NoBonusConfig, shapes: Shapes, *, gamma: float, n_step: int) -> None:
+    def __init__(
+        self,
+        config: NoBonusConfig,
+        shapes: Shapes,
+        *,
+        gamma: float,
+        n_step: int,
+        compute: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """None."""
         return []
 
-    def loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """Never asked for, since there are no parameters."""
         raise NotImplementedError("an explorer without parameters has no loss")
 
-    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Paid:
         """Zero, [B, 1]."""
-        return torch.zeros_like(batch.reward), {}
+        return Paid(torch.zeros_like(batch.reward), {})
 
     def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> None:
         """Nothing to move."""

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from teb.agents.protocol import Batch, Metrics, Policy, Shapes
+from teb.agents.protocol import Batch, Metrics, Paid, Policy, Shapes, Traits
 from teb.checks import in_range, one_of_the_choices, positive
 from teb.maths.bisimulation import pairwise_transition_distance, transition_distance
 from teb.maths.distances import LatentDistance
@@ -174,15 +174,25 @@ class Nodes(NamedTuple):
 class Teb(nn.Module):
     """The explorer: trains the metric's models, and turns windows into bonuses."""
 
-    def __init__(self, config: TebConfig, shapes: Shapes, *, gamma: float, n_step: int) -> None:
+    def __init__(
+        self,
+        config: TebConfig,
+        shapes: Shapes,
+        *,
+        gamma: float,
+        n_step: int,
+        compute: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         self.config = config
-        self.eta = config.eta
-        self.grad_clip = config.rep_grad_clip
-        self.n_step = 1 if config.shaping == "one" else None
-        self.horizon = config.reward_horizon
+        self.traits = Traits(
+            eta=config.eta,
+            n_step=1 if config.shaping == "one" else None,
+            horizon=config.reward_horizon,
+            grad_clip=config.rep_grad_clip,
+        )
         self.gamma = gamma
-        self.end_factor = end_discount(config.shaping, gamma, self.n_step or n_step)
+        self.end_factor = end_discount(config.shaping, gamma, self.traits.n_step or n_step)
         self.c_r = 0.0 if config.reward_model == "off" or config.models == "none" else config.c_r
         self.c_t = gamma if config.c_t is None else config.c_t
         self.online = self._models(shapes) if config.models == "learned" else None
@@ -214,7 +224,7 @@ class Teb(nn.Module):
             return []
         return [{"params": list(self.online.parameters()), "lr": self.config.model_lr}]
 
-    def loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """lambda_r L_rew + lambda_p L_dyn on replayed actions (TEB after eq. 10)."""
         config = self.config
         assert self.online is not None, "an explorer without parameters has no loss"
@@ -249,7 +259,7 @@ class Teb(nn.Module):
     # --- the bonus -------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Paid:
         """F of each window, or the potential at its end (TEB eqs. 12 to 14), [B, 1]; recomputed on each batch (D-7)."""
         starts, ends = self.window_steps(batch.window_obs.shape[1] - 1)
         policy = self._acting(batch, policy, rng)
@@ -267,13 +277,16 @@ class Teb(nn.Module):
         if self.config.fint_norm == "std":
             bonus = bonus / (bonus.std() + 1e-8)
         median, high = torch.quantile(bonus.abs(), bonus.new_tensor([0.5, 0.95]))
-        return bonus.unsqueeze(1), {
-            "bonus_mean": bonus.mean(),
-            "bonus_std": bonus.std(),
-            "bonus_abs_p50": median,
-            "bonus_abs_p95": high,
-            "phi_mean": end.mean(),
-        }
+        return Paid(
+            bonus.unsqueeze(1),
+            {
+                "bonus_mean": bonus.mean(),
+                "bonus_std": bonus.std(),
+                "bonus_abs_p50": median,
+                "bonus_abs_p95": high,
+                "phi_mean": end.mean(),
+            },
+        )
 
     def _acting(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Policy:
         """Whom the metric asks for actions: the agent's policy, or one action for all states (D-1)."""

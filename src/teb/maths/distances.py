@@ -24,6 +24,13 @@ def angle(x: Tensor, y: Tensor) -> Tensor:
     return torch.atan2((1.0 - cosine.square()).clamp(min=1e-9).sqrt(), cosine)
 
 
+def safe_norm(x: Tensor) -> Tensor:
+    """||x||_2 along the last axis, [..., D] -> [..., 1]: exactly 0 at 0, with gradient 0 there."""
+    squared = x.square().sum(-1, keepdim=True)
+    positive = squared > 0
+    return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
+
+
 def latent_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor:
     """Distance between latents along the last axis, [..., D] and [..., D] -> [...].
 

@@ -42,3 +42,13 @@ def folded_normal_mean(mean: Tensor, variance: Tensor) -> Tensor:
     safe = variance.clamp(min=torch.finfo(variance.dtype).tiny)
     spread = (2.0 * safe / math.pi).sqrt() * torch.exp(-mean.square() / (2.0 * safe))
     return torch.where(variance > 0, spread + mean * torch.erf(mean / (2.0 * safe).sqrt()), mean.abs())
+
+
+def gaussian_kl(mean_q: Tensor, sigma_q: Tensor, mean_p: Tensor, sigma_p: Tensor) -> Tensor:
+    """KL(q || p) of normals with diagonal covariance, summed over the last axis, [..., D] -> [...].
+
+    sum_j [ log(sigma_p / sigma_q) + (sigma_q^2 + (mu_q - mu_p)^2) / (2 sigma_p^2) - 1/2 ]
+    """
+    ratio = (sigma_q / sigma_p).square()
+    shift = ((mean_q - mean_p) / sigma_p).square()
+    return (0.5 * (ratio + shift - 1.0) - 0.5 * ratio.log()).sum(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -14,3 +15,8 @@ def nearest_mean(distances: Tensor, k: int) -> Tensor:
     if not 1 <= k <= distances.shape[1]:
         raise ValueError(f"k: must lie in [1, {distances.shape[1]}] (the number of particles), got {k}")
     return distances.topk(k, dim=1, largest=False, sorted=False).values.mean(1)
+
+
+def particle_bonus(nearest: Tensor, scale: Tensor | float = 1.0, clip: float = 0.0) -> Tensor:
+    """log(1 + mean_j max(d_j / scale - clip, 0)) of each row's nearest distances, [B, k] -> [B] (Liu & Abbeel 2021)."""
+    return torch.log1p((nearest / scale - clip).clamp(min=0.0).mean(1))

@@ -28,6 +28,9 @@ class Actor(nn.Module):
 class TwinCritic(nn.Module):
     """Two value heads on one trunk that reads observation, skill and action together."""
 
+    loss_scale = 1.0
+    """Factor of the losses that run through the critic."""
+
     def __init__(self, inputs: int, width: int, compute: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.trunk = Trunk(inputs, width, compute)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from teb.maths.running import updated_moments
+
 
 class Ring(nn.Module):
     """The newest `size` rows that were pushed. Replay batches are uniform over the replay, so the ring is as well."""
@@ -57,6 +59,28 @@ class MovingAverage(nn.Module):
     def value(self, before_first: Tensor) -> Tensor:
         """The average, or `before_first` while there is none, [1, width]."""
         return torch.where(self.moves > 0, self.mean, before_first)
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of all values so far, without decay (URLB)."""
+
+    mean: Tensor
+    variance: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("variance", torch.ones(()))
+        self.register_buffer("count", torch.full((), 1e-4, dtype=torch.float64))
+
+    @torch.no_grad()
+    def take(self, values: Tensor) -> None:
+        """Count the values in; at least two, or their variance would be undefined."""
+        mean, variance, count = updated_moments(self.mean, self.variance, self.count, values)
+        self.mean.copy_(mean)
+        self.variance.copy_(variance)
+        self.count.copy_(count)
 
 
 @torch.no_grad()

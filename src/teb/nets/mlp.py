@@ -55,6 +55,36 @@ def hidden_mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(Linear(inputs, hidden), nn.LayerNorm(hidden), nn.ReLU(), Linear(hidden, outputs))
 
 
+class Mlp(nn.Module):
+    """Linear, ReLU, `depth` times, then Linear: the shape of URLB's auxiliary models. Hands out float32.
+
+    Products between hidden layers are in `compute` precision. The first layer reads raw observations and the last one
+    says what is compared with them, so both are in float32, the last one unless it is `wide`.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        depth: int = 1,
+        compute: torch.dtype = torch.float32,
+        *,
+        wide: bool = False,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden) for i in range(depth))
+        self.last = Linear(hidden, outputs)
+        self.compute = compute
+        self.last_compute = compute if wide else torch.float32
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [..., outputs]."""
+        for depth, layer in enumerate(self.layers):
+            x = torch.relu(layer(x.to(self.compute) if depth else x))
+        return self.last(x.to(self.last_compute)).float()
+
+
 @contextmanager
 def initialised_from(seed: int) -> Iterator[None]:
     """Draw the initial parameters of everything built inside from `seed`, leaving the global generator alone."""

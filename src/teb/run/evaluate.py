@@ -46,7 +46,7 @@ def play(task: Task, agent: Agent, seed: int) -> float:
     """One episode with the mean action; its return."""
     obs, _ = task.env.reset(seed=seed)
     task.meter.observe(obs, 0)
-    skill = np.zeros(agent.skill_dim, np.float32)
+    skill = agent.skills.draw(np.random.default_rng(child_seed(seed, "skill")))
     total, steps, ended = 0.0, 0, False
     while not ended:
         obs, reward, terminated, truncated, _ = task.env.step(agent.act(obs, skill, steps, explore=False))

@@ -41,13 +41,14 @@ class Run:
         assert obs_space.shape is not None and action_space.shape is not None
         self.action_dim = action_space.shape[0]
         self.replay = Replay(
-            config.replay_capacity, obs_space.shape, np.float32, self.action_dim, agent.skill_dim
+            config.replay_capacity, obs_space.shape, np.float32, self.action_dim, agent.skills.width
         )
         self.uniform = numpy_generator(config.seed, "uniform actions")
         self.sampler = numpy_generator(config.seed, "replay")
-        self.skill = np.zeros(agent.skill_dim, np.float32)
+        self.skill_rng = numpy_generator(config.seed, "skills")
+        self.skill = np.zeros(agent.skills.width, np.float32)
         self.obs = self.first_obs = np.zeros(obs_space.shape, np.float32)
-        self.env_steps = self.updates = self.episodes = 0
+        self.env_steps = self.updates = self.episodes = self.episode_steps = 0
         self.episode_return = 0.0
         self.returns: list[float] = []
         self.metrics: Metrics = {}
@@ -56,7 +57,7 @@ class Run:
     def begin_episode(self) -> None:
         """Reset with a seed of its own, so that the episode can be replayed from its number and its actions."""
         obs, _ = self.task.env.reset(seed=self._episode_seed())
-        self.episode_return = 0.0
+        self.episode_return, self.episode_steps = 0.0, 0
         self._see(obs)
         self.replay.begin(self.obs)
 
@@ -72,7 +73,9 @@ class Run:
         self.task.meter.observe(obs, self.env_steps)
 
     def act(self) -> np.ndarray:
-        """Uniform at first, then the agent's noisy action."""
+        """Uniform at first, then the agent's noisy action, under a new skill where one is due."""
+        if self.agent.skills.due(self.episode_steps):
+            self.skill = self.agent.skills.draw(self.skill_rng)
         if self.env_steps < self.config.uniform_steps:
             return self.uniform.uniform(-1.0, 1.0, self.action_dim).astype(np.float32)
         return self.agent.act(self.obs, self.skill, self.env_steps, explore=True)
@@ -82,6 +85,7 @@ class Run:
         obs, reward, terminated, truncated, _ = self.task.env.step(action)
         reward = float(reward)
         self.env_steps += 1
+        self.episode_steps += 1
         if not np.isfinite(reward):
             raise self.broken("reward", reward)
         self._see(obs)
@@ -142,11 +146,13 @@ class Run:
             "meter": self.task.meter.state(),
             "uniform": self.uniform.bit_generator.state,
             "sampler": self.sampler.bit_generator.state,
+            "skill_rng": self.skill_rng.bit_generator.state,
             "skill": self.skill,
             "first_obs": self.first_obs,
             "env_steps": self.env_steps,
             "updates": self.updates,
             "episodes": self.episodes,
+            "episode_steps": self.episode_steps,
             "episode_return": self.episode_return,
             "returns": self.returns,
             "metrics": self.metrics,
@@ -160,12 +166,14 @@ class Run:
         self.task.meter.load(state["meter"])
         self.uniform.bit_generator.state = state["uniform"]
         self.sampler.bit_generator.state = state["sampler"]
+        self.skill_rng.bit_generator.state = state["skill_rng"]
         for name in (
             "skill",
             "first_obs",
             "env_steps",
             "updates",
             "episodes",
+            "episode_steps",
             "episode_return",
             "returns",
             "metrics",

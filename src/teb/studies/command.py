@@ -18,7 +18,7 @@ from teb.report import grid
 from teb.report.records import Record, read_registry
 from teb.run.stopping import stop_on_signals
 from teb.studies import STUDIES
-from teb.studies.plan import Job, Study, jobs, missing, registry
+from teb.studies.plan import Job, Study, jobs, missing, registry, todays_hash
 from teb.studies.pool import run_jobs
 
 
@@ -85,7 +85,11 @@ def chosen(options: StudyOptions) -> Study:
 
 def _records(options: StudyOptions) -> list[Record]:
     path = registry(options.results)
-    return read_registry(path) if path.exists() else []
+    return (
+        [dataclasses.replace(r, config_hash=todays_hash(r)) for r in read_registry(path)]
+        if path.exists()
+        else []
+    )
 
 
 def _list(options: StudyOptions) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from teb.cli import parse_train
-from teb.config import Config, config_hash, label
+from teb.config import Config, config_hash, from_json, label
 from teb.report.grid import Published
 from teb.report.records import Record
 
@@ -94,6 +94,18 @@ def _job(study: Study, variant: Variant, env: str, seed: int) -> Job:
 def missing(study: Study, records: Sequence[Record]) -> list[Job]:
     """The runs that the registry lacks."""
     return [job for job in jobs(study) if not job.done(records)]
+
+
+def todays_hash(record: Record) -> str:
+    """The hash of a stored run's configuration as it is read today, with fields that came later at their defaults.
+
+    A new option whose default changes nothing thus leaves older runs comparable. A configuration that can no longer be
+    read keeps the hash that it was stored with.
+    """
+    try:
+        return config_hash(from_json(record.config))
+    except (ValueError, KeyError, TypeError):
+        return record.config_hash
 
 
 def registry(results: Path) -> Path:
