@@ -35,7 +35,6 @@ from teb.cli import (
     run_command,
 )
 from teb.config import default_config, to_json
-from teb.explorers import Entry
 from teb.explorers.teb import TebConfig
 from teb.studies import STUDIES
 from teb.studies.command import StudyOptions, chosen
@@ -270,11 +269,10 @@ def some_batch(size: int, seed: int) -> Batch:
 
 
 def test_the_worked_example_learns_and_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, registration = blocks(DOCS / "adding-an-algorithm.md", "python")
+    source = "\n\n".join(blocks(DOCS / "adding-an-algorithm.md", "python"))
     assert not forbidden_imports(source, "explorers.novelty")
     example = loaded(source, "novelty_example", tmp_path, monkeypatch)
-    registered: dict[str, Entry] = eval(registration, {"Entry": Entry, **vars(example)})
-    (entry,) = registered.values()
+    entry = example.NOVELTY
     config = dataclasses.replace(entry.config, **entry.cpu)
     runtime = Runtime(0, torch.device("cpu"), torch.float32)
     agent = ComposedAgent(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from teb.agents.backbone import BackboneConfig
 from teb.agents.compose import ComposedAgent
-from teb.agents.protocol import Batch, Runtime, Shapes
+from teb.agents.protocol import Batch, Runtime, Shapes, Skills
 from teb.explorers import REGISTRY
 from teb.explorers.teb import Teb, TebConfig
 from teb.nets.mlp import initialised_from
@@ -21,6 +21,7 @@ from teb.nets.mlp import initialised_from
 GAMMA = 0.97
 BATCH = 32
 SHAPES = Shapes(2, 2)
+NO_SKILLS = Skills()
 BACKBONE = BackboneConfig(batch_size=BATCH, width=32, lr=1e-3, gamma=GAMMA)
 
 
@@ -35,7 +36,7 @@ def random_batch(
     reward_scale: float = 0.0,
     terminal: int = 0,
     ended: int = 0,
-    skill: int = 0,
+    skills: Skills = NO_SKILLS,
 ) -> Batch:
     """Consistent windows; the first `terminal` of them end in a terminal state, `ended` more with their episode."""
     rng = np.random.default_rng(seed)
@@ -56,7 +57,7 @@ def random_batch(
         rewards=torch.from_numpy(rewards).float(),
         window_obs=window_obs,
         window_action=window_action,
-        skill=torch.from_numpy(rng.normal(size=(size, skill))).float(),
+        skill=torch.from_numpy(np.stack([skills.draw(rng) for _ in range(size)])),
         first_obs=torch.tensor([[0.3, -0.2]]),
     )
 
@@ -71,7 +72,7 @@ def batch_for(agent: ComposedAgent, seed: int, **options: Any) -> Batch:
         n=sampling.n_step,
         horizon=sampling.horizon,
         gamma=sampling.gamma,
-        skill=agent.skills.width,
+        skills=agent.skills,
         **options,
     )
 

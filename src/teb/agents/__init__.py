@@ -11,7 +11,8 @@ from teb.agents.backbone import BackboneConfig
 from teb.agents.compose import ComposedAgent, Composition
 from teb.agents.protocol import Agent, Runtime, Shapes
 from teb.agents.uniform import UniformAgent, UniformConfig
-from teb.explorers import REGISTRY, Entry
+from teb.explorers import REGISTRY
+from teb.explorers.entry import Entry
 
 
 @dataclass(frozen=True)

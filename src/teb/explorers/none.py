@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.protocol import Batch, Metrics, Paid, Policy, Shapes, Traits
+from teb.explorers.entry import Entry
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,8 @@ class NoBonus(nn.Module):
 
     def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> None:
         """Nothing to move."""
+
+
+ETA0 = Entry(
+    "the backbone without any bonus", "Laskin et al. 2021, arXiv 2110.15191", NoBonusConfig(), NoBonus
+)

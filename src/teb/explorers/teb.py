@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from teb.agents.protocol import Batch, Metrics, Paid, Policy, Shapes, Traits
 from teb.checks import in_range, one_of_the_choices, positive
+from teb.explorers.entry import Entry
 from teb.maths.bisimulation import pairwise_transition_distance, transition_distance
 from teb.maths.distances import LatentDistance
 from teb.maths.gaussian import SigmaParam
@@ -438,3 +439,27 @@ PARTICLES: dict[str, Any] = {
 
 CONTROL: dict[str, Any] = {"models": "none"}
 """What remains of the bonus in a maze without its learned models."""
+
+_SOURCE = "Liang et al. 2026, arXiv 2602.18724"
+_CPU: dict[str, Any] = {"pred_hidden": 256, "model_lr": 4e-4}
+
+TEB = Entry(
+    "potential-based bonus from the predictive bisimulation metric",
+    _SOURCE,
+    TebConfig(),
+    Teb,
+    _CPU,
+    {"theorem-faithful": THEOREM_FAITHFUL, "literal": LITERAL},
+)
+
+TEB_P = Entry(
+    "TEB with a particle anchor",
+    "ours, after Liang et al. 2026",
+    TebConfig(**PARTICLES),
+    Teb,
+    _CPU | {"particles": 1024},
+)
+
+CENTROID = Entry(
+    "control: distance to the batch centroid, no learned metric", "ours", TebConfig(**CONTROL), Teb
+)
