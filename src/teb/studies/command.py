@@ -117,15 +117,17 @@ def _plan(options: StudyOptions) -> int:
 
 
 def _estimated_hours(lacking: Sequence[Job], records: Sequence[Record]) -> float | None:
-    """Mean wall-clock of stored runs of the same agent and preset, times what is missing; None if one has no like."""
+    """From the mean seconds per step of stored runs of the same agent and preset; None if a job has no like."""
     total = 0.0
     for job in lacking:
         alike = [
-            r.wall_seconds for r in records if (r.method, r.preset) == (job.config.agent, job.config.preset)
+            r.wall_seconds / r.env_steps
+            for r in records
+            if (r.method, r.preset) == (job.config.agent, job.config.preset) and r.env_steps
         ]
         if not alike:
             return None
-        total += sum(alike) / len(alike)
+        total += sum(alike) / len(alike) * job.config.run.steps
     return total / 3600
 
 

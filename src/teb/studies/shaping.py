@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from teb.studies.plan import Study, Variant
+from teb.studies.published import coverage
 
 GRID = [
     Variant("teb", {"phi-action": action, "shaping": shaping, "phi-reward": reward})
@@ -17,11 +18,7 @@ CONTROLS = [Variant("uniform"), Variant("eta0"), Variant("centroid")]
 
 OURS = [Variant("teb-p"), Variant("teb-p", {"bonus": "potential"})]
 
-PUBLISHED = {
-    "maze2d/square-a": {"TEB (paper)": (0.87, 0.07), "CeSD (paper)": (0.71, 0.05)},
-    "maze2d/corridor2": {"TEB (paper)": (0.93, 0.02), "CeSD (paper)": (0.82, 0.06)},
-}
-"""Table 1 of Liang et al. 2026, ten seeds."""
+PUBLISHED = coverage("maze2d/square-a", "TEB", "CeSD")
 
 FIRST_PARTICLES = {"phi-action": "policy", "shaping": "window_gamma", "neighbours": 12}
 """The particle anchor under the policy's own action: how it went at the paper's size."""
@@ -39,7 +36,7 @@ LONG = Study(
     variants=[*OURS, *CONTROLS, *GRID],
     envs=["maze2d/square-a"],
     seeds=[0],
-    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
+    published=PUBLISHED,
 )
 
 PARTICLES = Study(
@@ -54,7 +51,7 @@ PARTICLES = Study(
     envs=["maze2d/square-a"],
     seeds=[0, 1, 2],
     steps=60_000,
-    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
+    published=PUBLISHED,
 )
 
 PAPER_SIZE = Study(
@@ -70,7 +67,7 @@ PAPER_SIZE = Study(
     envs=["maze2d/square-a"],
     seeds=[0],
     preset="paper",
-    published={"maze2d/square-a": PUBLISHED["maze2d/square-a"]},
+    published=PUBLISHED,
 )
 
 READINGS = Study(
