@@ -12,8 +12,12 @@ from teb.report.statistics import (
     align,
     bootstrap_interval,
     common_grid,
-    interquartile_mean,
+    improvement_probability,
+    mean_of_means,
     mean_std,
+    median_of_means,
+    performance_profile,
+    pooled_iqm,
     step_values,
 )
 
@@ -31,7 +35,49 @@ def test_mean_and_std():
 @settings(max_examples=50, deadline=None)
 @given(numbers)
 def test_interquartile_mean_is_scipys_trimmed_mean(values):
-    assert interquartile_mean(values) == pytest.approx(scipy.stats.trim_mean(values, 0.25), abs=1e-9)
+    half = len(values) // 2
+    strata = [values[:half], values[half:]] if half else [values]
+    assert pooled_iqm(strata) == pytest.approx(scipy.stats.trim_mean(values, 0.25), abs=1e-9)
+
+
+def test_aggregates_worked_out_by_hand():
+    strata = [[0.0, 0.2], [0.5, 0.7, 0.9], [1.0]]
+    assert mean_of_means(strata) == pytest.approx((0.1 + 0.7 + 1.0) / 3)
+    assert median_of_means(strata) == pytest.approx(0.7)
+    assert pooled_iqm(strata) == pytest.approx((0.2 + 0.5 + 0.7 + 0.9) / 4)
+    np.testing.assert_allclose(
+        performance_profile(strata, [0.1, 0.7, 1.0]), [(0.5 + 1 + 1) / 3, (0 + 1 / 3 + 1) / 3, 0]
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=8), st.lists(st.integers(0, 5), min_size=1, max_size=8)
+)
+def test_probability_of_improvement_is_mann_and_whitneys_u(first, second):
+    u = scipy.stats.mannwhitneyu(first, second, method="asymptotic").statistic if set(first + second) else 0
+    assert improvement_probability([first], [second]) == pytest.approx(u / (len(first) * len(second)))
+
+
+def test_probability_of_improvement_counts_tasks_alike():
+    assert improvement_probability([[1, 1, 1], [0]], [[0, 0], [0]]) == pytest.approx((1 + 0.5) / 2)
+    with pytest.raises(ValueError, match="same tasks"):
+        improvement_probability([[1.0]], [[1.0], [2.0]])
+
+
+def test_the_interval_of_an_improvement_agrees_with_scipy():
+    random = np.random.default_rng(0)
+    first, second = random.normal(0.6, 0.2, size=10), random.normal(0.5, 0.2, size=10)
+    ours = bootstrap_interval([first], [second], statistic=improvement_probability, resamples=20_000)
+    theirs = scipy.stats.bootstrap(
+        (first, second),
+        lambda a, b, axis: (a[..., :, None] > b[..., None, :]).mean((-2, -1)),
+        n_resamples=20_000,
+        method="percentile",
+        vectorized=True,
+        rng=np.random.default_rng(1),
+    )
+    np.testing.assert_allclose(ours, theirs.confidence_interval, atol=0.011)
 
 
 def test_bootstrap_agrees_with_scipy():

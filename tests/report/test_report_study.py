@@ -133,7 +133,8 @@ def test_rebuilding_gives_the_same_bytes(study, tmp_path):
         built = [[path.read_bytes() for path in write_study(study, tmp_path / name)] for name in ("a", "b")]
     assert built[0] == built[1]
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert names == ["curves.png", "curves.svg", "final.png", "final.svg", "table.md"]
+    pictures = [f"{stem}.{ending}" for stem in ("curves", "final", "profiles") for ending in ("png", "svg")]
+    assert names == sorted([*pictures, "aggregates.md", "runs.csv", "table.md", "table.tex"])
 
 
 def test_a_row_without_runs_does_not_freeze_the_axes(record) -> None:

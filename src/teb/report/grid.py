@@ -18,6 +18,9 @@ from teb.report.words import MISSING, number, series_name, spread
 
 BASELINE = "uniform"
 
+FEW_SEEDS = 5
+"""Below this many seeds a table says that its intervals are rough."""
+
 Published = Mapping[str, Mapping[str, tuple[float, float]]]
 
 
@@ -87,6 +90,12 @@ class Study:
 
 def study_table(study: Study) -> str:
     """The Markdown table of final values with notes on what the numbers are."""
+    header, rows = table_cells(study)
+    return markdown(rows, header) + "\n" + "\n\n".join(notes(study)) + "\n"
+
+
+def table_cells(study: Study) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table of final values, as text."""
     several = len(study.envs) > 1
     header = ["", *(task_name(env) for env in study.envs), *(["mean [95 %]"] if several else [])]
     rows = []
@@ -98,7 +107,7 @@ def study_table(study: Study) -> str:
         numbers = [study.published.get(env, {}).get(row) for env in study.envs]
         texts = [MISSING if number is None else spread(*number, study.headline) for number in numbers]
         rows.append([f"{row} (published)", *texts, *(["-"] if several else [])])
-    return markdown(rows, header) + "\n" + _notes(study) + "\n"
+    return header, rows
 
 
 def _choose(records: Sequence[Record], row: str, env: str, headline: str) -> list[Record]:
@@ -143,7 +152,8 @@ def _overall(cells: Sequence[Cell], headline: str) -> str:
     )
 
 
-def _notes(study: Study) -> str:
+def notes(study: Study) -> list[str]:
+    """What the numbers of a study are, and what they are not, a sentence each."""
     cells = [study.cell(row, env) for row in study.all_rows for env in study.envs]
     what = f"Mean ± sample standard deviation of {series_name(study.headline)} over seeds (number of seeds)"
     lines = [f"{what}; (1 seed) marks a single run."]
@@ -158,7 +168,12 @@ def _notes(study: Study) -> str:
         lines.append("Rows marked (published) are numbers from papers, not measured here.")
     if any(cell.mixed for cell in cells):
         lines.append("† seeds from more than one configuration.")
-    return "\n\n".join(lines)
+    seeds = [len(cell.values) for cell in cells if len(cell.values) > 1]
+    if seeds and min(seeds) < FEW_SEEDS:
+        lines.append(
+            f"Some cells have {min(seeds)} seeds: deviations and intervals of so few are rough, and mostly too small."
+        )
+    return lines
 
 
 def task_name(env: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,34 +16,72 @@ def mean_std(values: ArrayLike) -> tuple[float, float]:
     return float(array.mean()), float(array.std(ddof=1)) if array.size > 1 else float("nan")
 
 
-def interquartile_mean(values: ArrayLike) -> float:
-    """Mean of the middle half: floor(n / 4) values are cut off at each end."""
-    array = np.sort(_values(values))
-    cut = array.size // 4
-    return float(array[cut : array.size - cut].mean())
+def mean_of_means(strata: Sequence[ArrayLike]) -> Floats:
+    """Mean over strata (tasks) of the mean within each, so that every task counts alike; [..., n_i] -> [...]."""
+    return np.mean([np.asarray(array).mean(-1) for array in strata], axis=0)
+
+
+def median_of_means(strata: Sequence[ArrayLike]) -> Floats:
+    """Median over strata (tasks) of the mean within each; [..., n_i] -> [...]."""
+    return np.median([np.asarray(array).mean(-1) for array in strata], axis=0)
+
+
+def pooled_iqm(strata: Sequence[ArrayLike]) -> Floats:
+    """Interquartile mean of all values of all strata (Agarwal et al. 2021); [..., n_i] -> [...]."""
+    pooled = np.sort(np.concatenate([np.asarray(array) for array in strata], axis=-1), axis=-1)
+    cut = pooled.shape[-1] // 4
+    return pooled[..., cut : pooled.shape[-1] - cut].mean(-1)
+
+
+def improvement_probability(first: Sequence[ArrayLike], second: Sequence[ArrayLike]) -> Floats:
+    """Mean over strata of P(X > Y) + P(X = Y) / 2, X from `first`, Y from `second` (Mann & Whitney 1947).
+
+    Both list the same tasks in the same order; [..., n_i] and [..., m_i] -> [...].
+    """
+    if len(first) != len(second):
+        raise ValueError(f"first has {len(first)} strata, second {len(second)}: they must be the same tasks")
+    pairs = [
+        (np.asarray(x)[..., :, None], np.asarray(y)[..., None, :]) for x, y in zip(first, second, strict=True)
+    ]
+    return np.mean([((x > y) + 0.5 * (x == y)).mean((-2, -1)) for x, y in pairs], axis=0)
+
+
+def performance_profile(strata: Sequence[ArrayLike], thresholds: ArrayLike) -> Floats:
+    """Share of runs above each threshold, every stratum counting alike (Agarwal et al. 2021); [..., thresholds]."""
+    levels = np.asarray(thresholds, dtype=np.float64)
+    return np.mean([(np.asarray(array)[..., :, None] > levels).mean(-2) for array in strata], axis=0)
+
+
+Statistic = Callable[..., Floats]
+"""A function of one or several lists of strata, along the last axis of each array."""
 
 
 def bootstrap_interval(
-    strata: Sequence[ArrayLike], seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    strata: Sequence[ArrayLike],
+    *others: Sequence[ArrayLike],
+    statistic: Statistic = mean_of_means,
+    seed: int = 0,
+    resamples: int = 10_000,
+    level: float = 0.95,
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean over strata of the mean within each stratum.
+    """Percentile bootstrap interval of `statistic(strata, *others)`; by default the mean over strata of their means.
 
     Each stratum (a task) is resampled on its own with replacement, so resamples keep the number of seeds per
     task. `(NaN, NaN)` if a stratum has fewer than two values: one seed says nothing about its spread.
     """
-    arrays = [_values(values) for values in strata]
-    if not arrays:
+    groups = [[_values(values) for values in group] for group in (strata, *others)]
+    if not all(groups):
         raise ValueError("strata: expected at least one stratum, got none")
     if not 0 < level < 1:
         raise ValueError(f"level: {level}, expected a number between 0 and 1")
-    if min(array.size for array in arrays) < 2:
+    if min(array.size for group in groups for array in group) < 2:
         return float("nan"), float("nan")
     random = np.random.default_rng(seed)
-    means = np.zeros(resamples)
-    for array in arrays:
-        picks = random.integers(array.size, size=(resamples, array.size))
-        means += array[picks].mean(axis=1)
-    low, high = np.quantile(means / len(arrays), [(1 - level) / 2, (1 + level) / 2])
+    drawn = [
+        [array[random.integers(array.size, size=(resamples, array.size))] for array in group]
+        for group in groups
+    ]
+    low, high = np.quantile(statistic(*drawn), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

@@ -14,7 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from teb.report import style
+from teb.report.aggregate import aggregate_table, profile_figure
 from teb.report.curves import learning_curve
+from teb.report.exports import csv_table, latex_table
 from teb.report.grid import BASELINE, Cell, Published, Study, study_table, task_name
 from teb.report.statistics import mean_std
 from teb.report.style import LineStyle
@@ -28,20 +30,28 @@ _PANELS_PER_ROW = 4
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
-    """Write `curves` and `final` as PNG and SVG, and `table.md`; return the paths."""
+    """Write figures as PNG and SVG, and the table as Markdown, LaTeX and CSV; return the paths.
+
+    A study of several environments also gets aggregates over them and performance profiles.
+    """
     folder = Path(folder)
     paths = style.save(curves_figure(study), folder / "curves")
     paths += style.save(final_figure(study), folder / "final")
-    table = folder / "table.md"
-    table.write_text(study_table(study), encoding="utf-8", newline="\n")
-    return [*paths, table]
+    texts = {"table.md": study_table(study), "table.tex": latex_table(study), "runs.csv": csv_table(study)}
+    if len(study.envs) > 1:
+        paths += style.save(profile_figure(study), folder / "profiles")
+        texts["aggregates.md"] = aggregate_table(study)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        paths.append(folder / name)
+    return paths
 
 
 def curves_figure(study: Study) -> Figure:
     """The headline over steps, a panel per environment, a line per row: mean over seeds, band of one std."""
     with style.applied():
         keys = [_row_key(study, row) for row in study.all_rows]
-        columns = _legend_columns(keys, _width(study))
+        columns = style.legend_columns([str(key.get_label()) for key in keys], _width(study))
         figure, panels = _panels(study, height=2.5, extra=0.3 + 0.22 * math.ceil(len(keys) / columns))
         for env, ax in zip(study.envs, panels, strict=False):
             for row in reversed(study.all_rows):
@@ -68,12 +78,6 @@ def final_figure(study: Study) -> Figure:
             _dress_final(ax, study, env)
         figure.legend(handles=_final_keys(study), loc="outside lower center", ncols=4)
     return figure
-
-
-def _legend_columns(keys: Sequence[Line2D], width: float) -> int:
-    """As many columns as fit side by side, judged by the longest label: about 13 letters to an inch."""
-    longest = max(len(str(key.get_label())) for key in keys)
-    return max(1, min(len(keys), 5, int(width / (0.6 + longest / 13))))
 
 
 def _grid(study: Study) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +91,12 @@ def line_styles(labels: Iterable[str]) -> dict[str, LineStyle]:
         taken.add(place)
         styles[name] = LineStyle(PALETTE[place % len(PALETTE)], STROKES[place // len(PALETTE) % len(STROKES)])
     return styles
+
+
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """As many columns as fit side by side into so many inches, judged by the longest label: 13 letters an inch."""
+    longest = max(map(len, labels), default=0)
+    return max(1, min(len(labels), 5, int(width / (0.6 + longest / 13))))
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
