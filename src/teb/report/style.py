@@ -25,7 +25,7 @@ STROKES: tuple[Any, ...] = ("solid", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (
 # The place in this list fixes a method's colour in every figure; append only.
 KNOWN = (
     "teb", "teb-p", "icm", "rnd", "cesd", "disagreement", "lbs",
-    "proto", "becl", "lsd", "diayn", "smm", "drqv2", "rap",
+    "protorl", "becl", "lsd", "diayn", "smm", "drqv2", "rap",
     "drm", "ctrlsr", "bisim",
 )  # fmt: skip
 
