@@ -95,10 +95,11 @@ class Apt(nn.Module):
         nearest = neighbour_distances(
             self.trunk(batch.obs), config.neighbours, exclude_self=config.exclude_self
         )
+        scale = 1.0
         if config.distance_norm == "mean":
             self.moments.take(nearest)
-            nearest = nearest / (self.moments.mean + 1e-8)
-        bonus = particle_bonus(nearest, clip=config.distance_clip).unsqueeze(1)
+            scale = self.moments.mean + 1e-8
+        bonus = particle_bonus(nearest, scale, config.distance_clip).unsqueeze(1)
         return Paid(
             bonus,
             {"bonus_mean": bonus.mean(), "bonus_std": bonus.std(), "neighbour_distance": nearest.mean()},
