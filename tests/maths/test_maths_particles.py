@@ -45,9 +45,7 @@ def test_particle_bonus_of_coinciding_points_is_zero_and_never_negative() -> Non
 
 
 @given(seed=st.integers(0, 10_000), size=st.integers(3, 40), width=st.integers(1, 6), data=st.data())
-def test_neighbours_are_those_of_a_search_tree(
-    seed: int, size: int, width: int, data: st.DataObject
-) -> None:
+def test_neighbours_are_those_of_a_search_tree(seed: int, size: int, width: int, data: st.DataObject) -> None:
     exclude = data.draw(st.booleans())
     k = data.draw(st.integers(1, size - exclude))
     points = np.random.default_rng(seed).normal(size=(size, width))

@@ -145,6 +145,5 @@ def test_uniform_start_is_that_of_pytorch() -> None:
 
 
 def test_all_layers_of_an_mlp_start_alike() -> None:
-    for init, biased in (("orthogonal", False), ("uniform", True)):
-        net = Mlp(4, 16, 3, 2, init=init)
+    for net, biased in ((Mlp(4, 16, 3, 2), False), (Mlp(4, 16, 3, 2, init="uniform"), True)):
         assert [bool(p.any()) for n, p in net.named_parameters() if "bias" in n] == [biased] * 3

@@ -24,9 +24,9 @@ class AptConfig:
     nstep_mode: NStepMode = "window"
     """What one transition is: the whole window, each of its steps, or windows of one step (window: URLB)."""
     eta: float = 1.0
-    """Weight of the bonus; without task reward any other value only scales the values (URLB)."""
+    """Weight of the bonus; beside a task's reward it has to be calibrated (URLB: 1)."""
     rep: Literal["learned", "obs"] = "learned"
-    """Where neighbours are looked for: in a representation that ICM's losses shape (URLB), or in what is observed (ours)."""
+    """Where neighbours are sought: in a representation shaped by ICM's losses (URLB), or among observations (ours)."""
     neighbours: int = 12
     """k (URLB)."""
     exclude_self: bool = False

@@ -24,13 +24,13 @@ class DisagreementConfig:
     nstep_mode: NStepMode = "window"
     """What one transition is: the whole window, each of its steps, or windows of one step (window: URLB)."""
     eta: float = 1.0
-    """Weight of the bonus; without task reward any other value only scales the values (URLB)."""
+    """Weight of the bonus; beside a task's reward it has to be calibrated (URLB: 1)."""
     members: int = 5
     """Models in the ensemble (Pathak et al. 2019, URLB)."""
     init: Init = "uniform"
     """How layers start: as PyTorch does unasked (URLB for this method alone), or orthogonal like all others."""
     rew_norm: Literal["none", "rms"] = "none"
-    """`rms` divides the bonus by its running standard deviation (Pathak et al. 2019: that of its return; URLB: none)."""
+    """`rms` divides by the bonus's running standard deviation (Pathak et al. 2019: that of its return; URLB: none)."""
     hidden: int = 1024
     """Width of the hidden layer of each model (paper table 3, URLB)."""
     model_lr: float = 1e-4

@@ -22,7 +22,7 @@ class IcmConfig:
     nstep_mode: NStepMode = "window"
     """What one transition is: the whole window, each of its steps, or windows of one step (window: URLB)."""
     eta: float = 1.0
-    """Weight of the bonus; without task reward any other value only scales the values (URLB)."""
+    """Weight of the bonus; beside a task's reward it has to be calibrated (URLB: 1)."""
     error_scale: float = 1.0
     """kappa in log(1 + kappa e) (URLB)."""
     inverse_weight: float = 1.0

@@ -24,7 +24,7 @@ class RndConfig:
     nstep_mode: NStepMode = "window"
     """What is paid: one state of the window, one of each of its steps, or windows of one step (window: URLB)."""
     eta: float = 1.0
-    """Weight of the bonus; without task reward any other value only scales the values (URLB)."""
+    """Weight of the bonus; beside a task's reward it has to be calibrated (URLB: 1)."""
     reward_on: Literal["obs", "next_obs"] = "obs"
     """Where a transition is paid and learnt: at its start (URLB), or at its end (Burda et al. 2019)."""
     obs_norm: Literal["batch", "running"] = "batch"
@@ -84,7 +84,7 @@ class Rnd(nn.Module):
         return standardised(obs, mean, variance, self.config.obs_clip)
 
     def error(self, obs: Tensor) -> Tensor:
-        """epsilon = mean_j (q_j - p_j)^2 of the normalised observation, [B, D] -> [B, 1]."""
+        """The error mean_j (q_j - p_j)^2 of the normalised observation, [B, D] -> [B, 1]."""
         x = self.normalised(obs)
         return distillation_error(self.predictor(x), self.target(x))
 

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
 Init = Literal["orthogonal", "uniform"]
 """How a linear layer starts.
 
@@ -87,9 +86,7 @@ class Mlp(nn.Module):
         init: Init = "orthogonal",
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            Linear(hidden if i else inputs, hidden, init=init) for i in range(depth)
-        )
+        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden, init=init) for i in range(depth))
         self.last = Linear(hidden, outputs, init=init)
         self.compute = compute
         self.last_compute = compute if wide else torch.float32
