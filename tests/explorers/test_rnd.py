@@ -62,6 +62,7 @@ def test_target_keeps_its_first_values_and_is_in_no_optimiser() -> None:
     for seed in range(20):
         agent.update(batch_for(agent, seed), 0)
     assert not changed(before, snapshot(explorer.target))
+    assert not any(p.requires_grad for p in explorer.target.parameters())
     frozen = {id(p) for p in explorer.target.parameters()}
     assert agent.explorer_optimiser is not None
     stepped = [p for group in agent.explorer_optimiser.param_groups for p in group["params"]]
@@ -183,6 +184,16 @@ def test_rounding_adds_next_to_nothing_to_an_error_of_the_size_that_learning_sta
     one, other = (errors(net, obs) for net in (exact, rounded))
     assert float(one.mean()) < 0.02 * start, "it has learnt little"
     assert 0 < float((other - one).abs().max()) < 1e-3 * start
+
+
+def test_positions_that_are_one_in_bfloat16_are_told_apart_in_it() -> None:
+    config = RndConfig(hidden=64, features=64, obs_norm="running")
+    with initialised_from(0):
+        explorer = Rnd(config, Shapes(2, 2), gamma=0.99, n_step=3, compute=torch.bfloat16)
+    near = torch.tensor([[4.500, -3.0], [4.510, -3.0]])
+    assert torch.equal(*near.bfloat16())
+    one, other = errors(explorer, near).tolist()
+    assert one != other
 
 
 @pytest.mark.parametrize(

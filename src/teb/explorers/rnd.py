@@ -104,7 +104,8 @@ class Rnd(nn.Module):
     @torch.no_grad()
     def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> None:
         """Count the batch's observations; here, so that within an update all are standardised alike."""
-        self.obs_moments.take(self.states(batch))
+        if self.config.obs_norm == "running":
+            self.obs_moments.take(self.states(batch))
 
 
 RND = Entry(
