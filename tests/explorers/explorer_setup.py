@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,11 +37,12 @@ def random_batch(
     terminal: int = 0,
     ended: int = 0,
     skills: Skills = NO_SKILLS,
+    shapes: Shapes = SHAPES,
 ) -> Batch:
     """Consistent windows; the first `terminal` of them end in a terminal state, `ended` more with their episode."""
     rng = np.random.default_rng(seed)
-    window_obs = torch.from_numpy(obs_scale * rng.normal(size=(size, n + 1, SHAPES.obs))).float()
-    window_action = torch.from_numpy(rng.uniform(-1, 1, (size, n + 1, SHAPES.action))).float()
+    window_obs = torch.from_numpy(obs_scale * rng.normal(size=(size, n + 1, shapes.obs))).float()
+    window_action = torch.from_numpy(rng.uniform(-1, 1, (size, n + 1, shapes.action))).float()
     window_action[: terminal + ended, -1] = torch.nan
     rewards = reward_scale * rng.normal(size=(size, max(horizon, n)))
     rewards[:terminal, n:] = 0
@@ -58,7 +59,25 @@ def random_batch(
         window_obs=window_obs,
         window_action=window_action,
         skill=torch.from_numpy(np.stack([skills.draw(rng) for _ in range(size)])),
-        first_obs=torch.tensor([[0.3, -0.2]]),
+        first_obs=torch.linspace(0.3, -0.2, shapes.obs).unsqueeze(0),
+    )
+
+
+def batch_of(window_obs: Tensor, window_action: Tensor, gamma: float = GAMMA) -> Batch:
+    """The batch of given windows, [B, n+1, D] and [B, n+1, A], without reward."""
+    size, n = len(window_obs), window_obs.shape[1] - 1
+    zeros = torch.zeros(size, n)
+    return Batch(
+        obs=window_obs[:, 0],
+        action=window_action[:, 0],
+        reward=zeros[:, :1],
+        discount=torch.full((size, 1), gamma**n),
+        next_obs=window_obs[:, -1],
+        rewards=zeros,
+        window_obs=window_obs,
+        window_action=window_action,
+        skill=torch.zeros(size, 0),
+        first_obs=window_obs[:1, 0],
     )
 
 
@@ -87,12 +106,32 @@ def shrunk(config: Any) -> Any:
     return dataclasses.replace(config, **small)
 
 
-def small_agent(name: str, seed: int = 0, **changes: Any) -> ComposedAgent:
+def small_agent(name: str, seed: int = 0, shapes: Shapes = SHAPES, **changes: Any) -> ComposedAgent:
     """The registered explorer on a narrow backbone."""
     entry = REGISTRY[name]
     config = dataclasses.replace(shrunk(entry.config), **changes)
     runtime = Runtime(seed, torch.device("cpu"), torch.float32)
-    return ComposedAgent(BACKBONE, partial(entry.build, config), SHAPES, runtime)
+    return ComposedAgent(BACKBONE, partial(entry.build, config), shapes, runtime)
+
+
+def small_explorer(name: str, seed: int = 0, **changes: Any) -> Any:
+    """A registered explorer alone, narrow; the same seed gives the same initial models for all options."""
+    return small_agent(name, seed, **changes).explorer
+
+
+def pay(explorer: Any, batch: Batch) -> Tensor:
+    """What it pays for a batch, [B]."""
+    return explorer.reward(batch, policy, generator()).bonus.squeeze(1)
+
+
+def teach(explorer: Any, batches: Iterable[Batch], lr: float = 3e-3) -> None:
+    """Steps on the explorer's own loss, one for each batch."""
+    adam = torch.optim.Adam([group | {"lr": lr} for group in explorer.parameter_groups()], fused=True)
+    for batch in batches:
+        adam.zero_grad()
+        explorer.loss(batch, policy, generator())[0].backward()
+        adam.step()
+        explorer.after_step(batch, policy, generator())
 
 
 def small_teb(n_step: int = 3, gamma: float = GAMMA, seed: int = 0, **changes: Any) -> Teb:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -23,10 +23,20 @@ from torch import Tensor, nn
 
 from teb.agents import compose
 from teb.agents.compose import ComposedAgent
-from teb.agents.protocol import Batch
+from teb.agents.protocol import Batch, NStepMode, Shapes
 from teb.explorers import REGISTRY
 
 every_explorer = pytest.mark.parametrize("name", REGISTRY)
+
+
+def has(name: str, field: str) -> bool:
+    """Whether the explorer can be configured so."""
+    return field in {field.name for field in dataclasses.fields(REGISTRY[name].config)}
+
+
+explorers_of_transitions = pytest.mark.parametrize(
+    "name", [name for name in REGISTRY if has(name, "nstep_mode")]
+)
 
 
 def module(agent: ComposedAgent) -> nn.Module:
@@ -285,7 +295,7 @@ def test_identical_observations_leave_everything_finite(name: str) -> None:
 
 @every_explorer
 def test_without_weight_the_bonus_leaves_the_backbone_as_it_is_without_explorer(name: str) -> None:
-    if "eta" not in {field.name for field in dataclasses.fields(REGISTRY[name].config)}:
+    if not has(name, "eta"):
         return
     agent, plain = small_agent(name, eta=0.0), small_agent("eta0")
     traits = agent.explorer.traits
@@ -301,7 +311,7 @@ def test_without_weight_the_bonus_leaves_the_backbone_as_it_is_without_explorer(
 
 @every_explorer
 def test_weight_scales_the_bonus_that_the_critic_gets(name: str) -> None:
-    if "eta" not in {field.name for field in dataclasses.fields(REGISTRY[name].config)}:
+    if not has(name, "eta"):
         return
     targets: list[float] = []
     for eta in (0.0, 1.0, 3.0):
@@ -311,6 +321,63 @@ def test_weight_scales_the_bonus_that_the_critic_gets(name: str) -> None:
     none, single, triple = targets
     assert single != none
     assert triple - none == pytest.approx(3 * (single - none), rel=1e-3, abs=1e-5)
+
+
+@explorers_of_transitions
+@pytest.mark.parametrize("mode", get_args(NStepMode))
+def test_a_transition_is_what_the_mode_says(
+    name: str, mode: NStepMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = small_agent(name, nstep_mode=mode)
+    n = 1 if mode == "one" else 3
+    assert agent.sampling is not None and agent.sampling.n_step == n
+    batch = batch_for(agent, 0)
+    steps = torch.arange(n + 1.0).view(1, -1, 1)
+    window_obs, window_action = (100 * rows[:, :1] + steps for rows in batch[6:8])
+    batch = batch._replace(
+        obs=window_obs[:, 0], action=window_action[:, 0], next_obs=window_obs[:, -1],
+        window_obs=window_obs, window_action=window_action,
+    )  # fmt: skip
+    shown: dict[str, Batch] = {}
+    for verb in ("loss", "reward", "after_step"):
+        asked = getattr(agent.explorer, verb)
+
+        def spy(batch: Batch, *others: Any, verb: str = verb, asked: Any = asked) -> Any:
+            shown[verb] = batch
+            return asked(batch, *others)
+
+        monkeypatch.setattr(agent.explorer, verb, spy)
+    agent.update(batch, 0)
+    assert shown.keys() == {"loss", "reward", "after_step"}
+    firsts = [0, 1, 2] if mode == "sum" else [0]
+    apart = 3.0 if mode == "window" else 1.0
+    for seen in shown.values():
+        assert torch.equal(seen.obs, window_obs[:, firsts].flatten(0, 1))
+        assert torch.equal(seen.action, window_action[:, firsts].flatten(0, 1))
+        assert torch.allclose(seen.next_obs - seen.obs, torch.tensor(apart), atol=1e-4)
+
+
+@explorers_of_transitions
+def test_the_task_s_reward_teaches_it_nothing(name: str) -> None:
+    losses: list[Tensor] = []
+    for scale in (0.0, 3.0):
+        agent = learnt(name)
+        if agent.explorer_optimiser is None:
+            return
+        batch = batch_for(agent, 7, reward_scale=scale)
+        losses.append(agent.explorer.loss(batch, agent.policy, generator())[0])
+    assert torch.equal(*losses)
+
+
+@every_explorer
+def test_observations_and_actions_may_have_any_width(name: str) -> None:
+    shapes = Shapes(7, 3)
+    agent = small_agent(name, shapes=shapes)
+    for seed in range(2):
+        metrics = agent.update(batch_for(agent, seed, shapes=shapes), 0)
+        assert all(bool(metric.isfinite()) for metric in metrics.values())
+    batch = batch_for(agent, 7, shapes=shapes)
+    assert agent.pay(batch).bonus.shape == batch.reward.shape
 
 
 @every_explorer

@@ -5,8 +5,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import spatial
 
-from teb.maths.particles import nearest_mean, particle_bonus
+from teb.maths.particles import nearest_mean, neighbour_distances, particle_bonus
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
@@ -41,3 +42,29 @@ def test_particle_bonus_is_its_formula(seed: int, scale: float, clip: float) -> 
 
 def test_particle_bonus_of_coinciding_points_is_zero_and_never_negative() -> None:
     assert particle_bonus(torch.zeros(3, 4), 2.0, 5e-4).tolist() == [0.0] * 3
+
+
+@given(seed=st.integers(0, 10_000), size=st.integers(3, 40), width=st.integers(1, 6), data=st.data())
+def test_neighbours_are_those_of_a_search_tree(seed: int, size: int, width: int, data: st.DataObject) -> None:
+    exclude = data.draw(st.booleans())
+    k = data.draw(st.integers(1, size - exclude))
+    points = np.random.default_rng(seed).normal(size=(size, width))
+    found = neighbour_distances(torch.from_numpy(points), k, exclude_self=exclude)
+    nearest = np.asarray(spatial.KDTree(points).query(points, k + exclude)[0]).reshape(size, -1)
+    assert found.shape == (size, k)
+    assert np.allclose(np.sort(found.numpy(), 1), nearest[:, exclude:], atol=1e-6)
+
+
+def test_a_point_is_its_own_neighbour_at_distance_zero_unless_left_out() -> None:
+    points = torch.randn(200, 512, generator=torch.Generator().manual_seed(0)) + 50
+    assert torch.equal(neighbour_distances(points, 1), torch.zeros(200, 1))
+    assert float(neighbour_distances(points, 1, exclude_self=True).min()) > 1
+    counted = neighbour_distances(points, 12).sort(1).values
+    left_out = neighbour_distances(points, 11, exclude_self=True).sort(1).values
+    assert torch.equal(counted[:, 1:], left_out), "of twelve neighbours eleven are others"
+
+
+@pytest.mark.parametrize(("k", "exclude", "most"), [(6, False, 5), (5, True, 4), (0, False, 5)])
+def test_too_few_points_are_refused_with_the_range(k: int, exclude: bool, most: int) -> None:
+    with pytest.raises(ValueError, match=rf"k: must lie in \[1, {most}\] for 5 points, got {k}"):
+        neighbour_distances(torch.randn(5, 2), k, exclude_self=exclude)

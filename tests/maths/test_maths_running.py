@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from teb.maths.running import updated_moments
+from teb.maths.running import standardised, updated_moments
 from teb.nets.memory import RunningMoments
 
 
@@ -39,3 +41,49 @@ def test_first_batch_takes_over_from_the_start_values() -> None:
 def test_a_single_value_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 2 values, got 1"):
         RunningMoments().take(torch.tensor([1.0]))
+
+
+def test_columns_have_moments_of_their_own() -> None:
+    rng, running = np.random.default_rng(1), RunningMoments(3)
+    batches = rng.normal([0.0, 5.0, -2.0], [1.0, 0.1, 4.0], size=(40, 200, 3))
+    for batch in batches:
+        running.take(torch.from_numpy(batch).float())
+    assert np.allclose(running.mean.numpy(), batches.mean((0, 1)), rtol=1e-4, atol=1e-4)
+    assert np.allclose(running.variance.numpy(), batches.var((0, 1)), rtol=0.01)
+    alone = RunningMoments()
+    for batch in batches:
+        alone.take(torch.from_numpy(batch[:, 1]).float())
+    assert float(running.variance[1]) == pytest.approx(float(alone.variance), rel=1e-4)
+    assert float(running.deviation()[1]) == pytest.approx(batches[..., 1].std(), rel=0.01)
+
+
+def test_a_scalar_counts_every_entry_whatever_the_shape() -> None:
+    flat, shaped = RunningMoments(), RunningMoments()
+    values = torch.arange(12.0)
+    flat.take(values)
+    shaped.take(values.view(4, 3))
+    assert torch.equal(flat.mean, shaped.mean) and torch.equal(flat.count, shaped.count)
+    assert torch.allclose(flat.variance, shaped.variance)
+
+
+def test_a_single_row_is_refused_although_it_has_many_columns() -> None:
+    with pytest.raises(ValueError, match="at least 2 values, got 1"):
+        RunningMoments(5).take(torch.ones(1, 5))
+
+
+@given(seed=st.integers(0, 10_000), limit=st.floats(0.5, 6.0))
+def test_standardised_columns_have_mean_zero_and_variance_one_before_the_clip(
+    seed: int, limit: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.normal(rng.normal(size=3) * 10, [0.5, 2.0, 30.0], size=(400, 3)))
+    moments = x.mean(0), x.var(0, correction=0)
+    free = standardised(x, *moments, float("inf")).numpy()
+    assert np.allclose(free.mean(0), 0, atol=1e-9) and np.allclose(free.var(0), 1, rtol=1e-4)
+    clipped = standardised(x, *moments, limit).numpy()
+    assert np.array_equal(clipped, free.clip(-limit, limit))
+
+
+def test_a_column_that_never_varies_is_standardised_to_zero() -> None:
+    x = torch.full((4, 1), 7.0)
+    assert torch.equal(standardised(x, x.mean(0), x.var(0), 5.0), torch.zeros(4, 1))

@@ -130,3 +130,20 @@ def test_mlp_in_bfloat16_hands_out_float32_and_reads_its_input_exactly() -> None
     shallow = Mlp(2, 64, 3, 1, torch.float32), Mlp(2, 64, 3, 1, torch.bfloat16)
     shallow[1].load_state_dict(shallow[0].state_dict())
     assert torch.equal(shallow[0](x), shallow[1](x)), "there is no product between hidden layers"
+
+
+def test_uniform_start_is_that_of_pytorch() -> None:
+    layer, bound = Linear(64, 500, blocks=2, init="uniform"), 64**-0.5
+    theirs = nn.Linear(64, 1000)
+    for parameter, other in ((layer.weight, theirs.weight), (layer.bias, theirs.bias)):
+        values = parameter.detach()
+        assert parameter.shape == other.shape
+        assert 0.95 * bound < float(values.max()) <= bound and -bound <= float(values.min()) < -0.95 * bound
+        assert float(values.var()) == pytest.approx(bound**2 / 3, rel=0.1)
+        assert float(values.mean()) == pytest.approx(0, abs=0.1 * bound)
+        assert float(other.detach().abs().max()) <= bound + 1e-6
+
+
+def test_all_layers_of_an_mlp_start_alike() -> None:
+    for net, biased in ((Mlp(4, 16, 3, 2), False), (Mlp(4, 16, 3, 2, init="uniform"), True)):
+        assert [bool(p.any()) for n, p in net.named_parameters() if "bias" in n] == [biased] * 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from teb.explorers import none, teb
+from teb.explorers import apt, disagreement, icm, none, rnd, teb
 from teb.explorers.entry import Entry
 
 REGISTRY: dict[str, Entry] = {
@@ -10,4 +10,8 @@ REGISTRY: dict[str, Entry] = {
     "teb-p": teb.TEB_P,
     "centroid": teb.CENTROID,
     "eta0": none.ETA0,
+    "icm": icm.ICM,
+    "rnd": rnd.RND,
+    "disagreement": disagreement.DISAGREEMENT,
+    "apt": apt.APT,
 }

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+Init = Literal["orthogonal", "uniform"]
+"""How a linear layer starts.
+
+`orthogonal`: orthogonal weight of gain 1, zero bias (URLB). `uniform`: weight and bias uniform on +-1/sqrt(inputs),
+which is what PyTorch does unasked.
+"""
+
 
 class Linear(nn.Module):
-    """Orthogonal weight of gain 1, zero bias (URLB). Computes in the precision of its input; parameters stay float32.
+    """A linear layer that computes in the precision of its input; parameters stay float32.
 
     With `blocks` > 1 it is that many independent layers on one input, stacked along the output: one matrix product
     instead of several small ones.
     """
 
-    def __init__(self, inputs: int, outputs: int, blocks: int = 1) -> None:
+    def __init__(self, inputs: int, outputs: int, blocks: int = 1, init: Init = "orthogonal") -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(blocks * outputs, inputs))
         self.bias = nn.Parameter(torch.zeros(blocks * outputs))
-        for block in self.weight.chunk(blocks):
-            nn.init.orthogonal_(block)
+        if init == "uniform":
+            for parameter in (self.weight, self.bias):
+                nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5)
+        else:
+            for block in self.weight.chunk(blocks):
+                nn.init.orthogonal_(block)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., blocks * outputs]."""
@@ -71,10 +83,11 @@ class Mlp(nn.Module):
         compute: torch.dtype = torch.float32,
         *,
         wide: bool = False,
+        init: Init = "orthogonal",
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden) for i in range(depth))
-        self.last = Linear(hidden, outputs)
+        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden, init=init) for i in range(depth))
+        self.last = Linear(hidden, outputs, init=init)
         self.compute = compute
         self.last_compute = compute if wide else torch.float32
 
