@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teb.maths.particles import nearest_mean, particle_bonus
+from teb.maths.particles import drawn_by_score, kth_nearest_distance, nearest_mean, particle_bonus
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
@@ -41,3 +41,40 @@ def test_particle_bonus_is_its_formula(seed: int, scale: float, clip: float) -> 
 
 def test_particle_bonus_of_coinciding_points_is_zero_and_never_negative() -> None:
     assert particle_bonus(torch.zeros(3, 4), 2.0, 5e-4).tolist() == [0.0] * 3
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
+def test_kth_nearest_distance_is_that_of_a_sort(
+    seed: int, rows: int, columns: int, data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(1, columns))
+    rng = np.random.default_rng(seed)
+    points, particles = rng.normal(size=(rows, 3)), rng.normal(size=(columns, 3))
+    distances = np.linalg.norm(points[:, None] - particles[None], axis=2)
+    found = kth_nearest_distance(torch.from_numpy(points), torch.from_numpy(particles), k)
+    assert np.allclose(found.numpy(), np.sort(distances, axis=1)[:, k - 1], atol=1e-6)
+
+
+def test_kth_nearest_distance_of_a_point_that_occurs_k_times_is_exactly_zero() -> None:
+    points = torch.nn.functional.normalize(
+        torch.randn(40, 16, generator=torch.Generator().manual_seed(0)), dim=1
+    )
+    thrice = points.repeat(3, 1)
+    assert torch.equal(kth_nearest_distance(points, thrice, 3), torch.zeros(40))
+    assert bool((kth_nearest_distance(points, thrice, 4) > 0.1).all())
+
+
+@pytest.mark.parametrize("k", [0, 6])
+def test_a_kth_neighbour_that_is_not_there_is_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"k: .*\[1, 5\].*{k}"):
+        kth_nearest_distance(torch.zeros(2, 3), torch.zeros(5, 3), k)
+
+
+def test_draw_follows_the_softmax_of_each_row() -> None:
+    rng = torch.Generator().manual_seed(0)
+    scores = torch.tensor([[0.0, 100.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]])
+    drawn = torch.stack([drawn_by_score(scores, rng) for _ in range(3000)])
+    assert drawn.shape == (3000, 3)
+    assert bool((drawn[:, 0] == 1).all())
+    shares = torch.stack([(drawn == i).float().mean(0) for i in range(3)], 1)
+    assert torch.allclose(shares[1:], scores[1:].softmax(1), atol=0.03)

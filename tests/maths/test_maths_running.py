@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from teb.maths.running import updated_moments
+from teb.maths.running import standardised, updated_moments
 from teb.nets.memory import RunningMoments
 
 
@@ -39,3 +39,26 @@ def test_first_batch_takes_over_from_the_start_values() -> None:
 def test_a_single_value_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 2 values, got 1"):
         RunningMoments().take(torch.tensor([1.0]))
+
+
+def test_columns_have_moments_of_their_own() -> None:
+    rng, running = np.random.default_rng(1), RunningMoments(3)
+    scalars = [RunningMoments() for _ in range(3)]
+    for _ in range(5):
+        batch = torch.from_numpy(rng.normal([0.0, 5.0, -2.0], [1.0, 2.0, 0.1], size=(40, 3))).float()
+        running.take(batch)
+        for column, scalar in zip(batch.T, scalars, strict=True):
+            scalar.take(column)
+    for name in ("mean", "variance"):
+        expected = torch.stack([getattr(scalar, name) for scalar in scalars])
+        assert torch.allclose(getattr(running, name), expected, rtol=1e-4)
+    assert float(running.count) == pytest.approx(200 + 1e-4)
+
+
+def test_standardised_values_have_unit_moments_and_are_clipped() -> None:
+    values = torch.from_numpy(np.random.default_rng(2).normal([3.0, -1.0], [2.0, 0.5], size=(5000, 2)))
+    found = standardised(values, values.mean(0), values.var(0), 2.0)
+    inside = found.abs() < 2.0
+    expected = (values.numpy() - values.numpy().mean(0)) / values.numpy().std(0)
+    assert np.allclose(found.numpy()[inside], expected[inside], atol=1e-3)
+    assert float(found.max()) == 2.0 and float(found.min()) == -2.0

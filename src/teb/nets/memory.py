@@ -62,16 +62,17 @@ class MovingAverage(nn.Module):
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance of all values so far, without decay (URLB)."""
+    """Mean and variance of all values so far, without decay (URLB): of scalars, or of each of `width` columns."""
 
     mean: Tensor
     variance: Tensor
     count: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, width: int | None = None) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(()))
-        self.register_buffer("variance", torch.ones(()))
+        shape = () if width is None else (width,)
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("variance", torch.ones(shape))
         self.register_buffer("count", torch.full((), 1e-4, dtype=torch.float64))
 
     @torch.no_grad()
@@ -81,6 +82,10 @@ class RunningMoments(nn.Module):
         self.mean.copy_(mean)
         self.variance.copy_(variance)
         self.count.copy_(count)
+
+    def deviation(self) -> Tensor:
+        """Root of the variance, kept above zero so that one may divide by it."""
+        return self.variance.sqrt() + 1e-8
 
 
 @torch.no_grad()

@@ -4,31 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+Init = Literal["orthogonal", "uniform"]
+"""How a linear layer starts.
+
+`orthogonal`: orthogonal weight of gain 1, zero bias (URLB). `uniform`: weight and bias uniform on +-1/sqrt(inputs),
+which is what PyTorch does unasked.
+"""
+
+
+NARROW = 64
+"""Inputs up to which a layer counts as one that reads a few raw values."""
+
 
 class Linear(nn.Module):
-    """Orthogonal weight of gain 1, zero bias (URLB). Computes in the precision of its input; parameters stay float32.
+    """A linear layer that computes in the precision of its input; parameters stay float32.
 
     With `blocks` > 1 it is that many independent layers on one input, stacked along the output: one matrix product
     instead of several small ones.
     """
 
-    def __init__(self, inputs: int, outputs: int, blocks: int = 1) -> None:
+    def __init__(self, inputs: int, outputs: int, blocks: int = 1, init: Init = "orthogonal") -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(blocks * outputs, inputs))
         self.bias = nn.Parameter(torch.zeros(blocks * outputs))
-        for block in self.weight.chunk(blocks):
-            nn.init.orthogonal_(block)
+        if init == "uniform":
+            for parameter in (self.weight, self.bias):
+                nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5)
+        else:
+            for block in self.weight.chunk(blocks):
+                nn.init.orthogonal_(block)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., blocks * outputs]."""
         if x.dtype == self.weight.dtype:
             return F.linear(x, self.weight, self.bias)
         return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+class First(Linear):
+    """A linear layer that reads a few raw inputs.
+
+    The weight is turned round before the product: the gradient for a narrow weight is then x^T g, which takes an
+    eighth of the time of g^T x on a CPU.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs] -> [B, outputs]."""
+        if x.ndim != 2 or x.dtype != self.weight.dtype or self.weight.shape[1] > NARROW:
+            return super().forward(x)
+        return torch.addmm(self.bias, x, self.weight.t().contiguous())
+
+
+class Joined(nn.Module):
+    """A linear layer on hidden values and a raw input side by side: one product in the precision of each.
+
+    The weight is kept in two pieces, so that neither product, nor its gradient, has to cut it.
+    """
+
+    def __init__(self, hidden: int, raw: int, outputs: int, init: Init = "orthogonal") -> None:
+        super().__init__()
+        whole = Linear(hidden + raw, outputs, init=init)
+        of_hidden, of_raw = whole.weight.detach().split((hidden, raw), 1)
+        self.hidden_weight = nn.Parameter(of_hidden.contiguous())
+        self.raw = First(raw, outputs)
+        self.raw.weight, self.raw.bias = nn.Parameter(of_raw.contiguous()), whole.bias
+
+    def forward(self, hidden: Tensor, raw: Tensor) -> Tensor:
+        """[B, hidden] in any precision and [B, raw] in float32 -> [B, outputs] in the precision of the former."""
+        weight = self.hidden_weight.to(hidden.dtype)
+        return torch.addmm(self.raw(raw).to(hidden.dtype), hidden, weight.t())
 
 
 class Trunk(nn.Module):
@@ -71,10 +121,11 @@ class Mlp(nn.Module):
         compute: torch.dtype = torch.float32,
         *,
         wide: bool = False,
+        init: Init = "orthogonal",
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden) for i in range(depth))
-        self.last = Linear(hidden, outputs)
+        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden, init=init) for i in range(depth))
+        self.last = Linear(hidden, outputs, init=init)
         self.compute = compute
         self.last_compute = compute if wide else torch.float32
 
