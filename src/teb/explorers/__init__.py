@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from teb.explorers import none, teb
+from teb.explorers import eme, lbs, liberty, none, protorl, teb
 from teb.explorers.entry import Entry
 
 REGISTRY: dict[str, Entry] = {
     "teb": teb.TEB,
     "teb-p": teb.TEB_P,
     "centroid": teb.CENTROID,
+    "protorl": protorl.PROTORL,
+    "lbs": lbs.LBS,
+    "liberty": liberty.LIBERTY,
+    "eme": eme.EME,
     "eta0": none.ETA0,
 }
