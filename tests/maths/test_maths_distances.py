@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial import distance as scipy_distance
 from scipy.special import huber
 
-from teb.maths.distances import LatentDistance, angle, latent_distance, pairwise_distance, safe_norm
+from teb.maths.distances import LatentDistance, angle, latent_distance, pairwise_distance, safe_norm, unit
 
 KINDS: tuple[LatentDistance, ...] = get_args(LatentDistance)
 
@@ -140,3 +140,11 @@ def test_safe_norm_has_a_finite_gradient_at_zero_and_the_unit_vector_elsewhere()
     x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
     safe_norm(x).sum().backward()
     assert x.grad is not None and torch.allclose(x.grad, torch.tensor([[0.0, 0.0], [0.6, 0.8]]))
+
+
+def test_unit_vectors_have_length_one_and_zero_stays_with_a_finite_gradient() -> None:
+    x = torch.tensor([[3.0, -4.0], [0.0, 0.0], [1e-6, 0.0]], requires_grad=True)
+    found = unit(x)
+    assert torch.allclose(found, torch.tensor([[0.6, -0.8], [0.0, 0.0], [1.0, 0.0]]))
+    found[:2].sum().backward()
+    assert x.grad is not None and bool(x.grad.isfinite().all()) and float(x.grad[:2].abs().max()) <= 1.0

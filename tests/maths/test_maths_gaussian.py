@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from teb.maths.gaussian import SigmaParam, bounded_sigma, folded_normal_mean, gaussian_kl, gaussian_nll
+from teb.maths.gaussian import (
+    SigmaParam,
+    bounded_sigma,
+    equal_spread_kl,
+    folded_normal_mean,
+    gaussian_kl,
+    gaussian_nll,
+    surprise_loss,
+)
 
 KINDS: tuple[SigmaParam, ...] = get_args(SigmaParam)
 
@@ -170,3 +178,33 @@ def test_kl_is_zero_only_for_equal_normals_and_half_a_squared_distance_for_unit_
     assert bool((gaussian_kl(*normals(4)) > 0).all())
     one = torch.ones_like(sigma)
     assert torch.allclose(gaussian_kl(mean, one, other, one), 0.5 * (mean - other).square().sum(-1))
+
+
+def test_kl_of_equal_spreads_is_the_general_one() -> None:
+    mean_q, _, mean_p, _ = normals(5)
+    spread = torch.full_like(mean_q, 0.2)
+    found = equal_spread_kl(mean_q, mean_p, 0.2)
+    assert torch.allclose(found, gaussian_kl(mean_q, spread, mean_p, spread))
+    assert torch.allclose(found, equal_spread_kl(mean_p, mean_q, 0.2))
+
+
+def test_surprise_loss_is_the_divergence_and_the_density_of_scipy() -> None:
+    kl = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    target, decoded = (torch.randn(2, 3, generator=torch.Generator().manual_seed(s)).double() for s in (0, 1))
+    expected = 0.3 * kl.numpy() - stats.norm.logpdf(target.numpy(), decoded.numpy(), 1.0).sum(1)
+    assert np.allclose(surprise_loss(kl, target, decoded, 0.3).numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("variance", "beta", "nats"), [(0.6, 0.1, 0.896), (0.072, 0.1, 0.0), (0.6, 1.0, 0.0), (2.0, 1.0, 0.347)]
+)
+def test_best_linear_model_encodes_what_exceeds_beta(variance: float, beta: float, nats: float) -> None:
+    """Grid search over gain and spread of the posterior and the decoder, the expectation taken exactly."""
+    gain, sigma = np.meshgrid(np.linspace(0.0, 3.0, 151), np.linspace(0.02, 1.2, 119), indexing="ij")
+    prior = np.sqrt(gain**2 * variance + sigma**2)  # the best prior matches the mean posterior
+    weight = gain * variance / prior**2  # the best decoder is regression
+    missed = (1 - weight * gain) ** 2 * variance + weight**2 * sigma**2
+    divergence = np.log(prior / sigma)
+    root = torch.from_numpy(np.sqrt(missed)).unsqueeze(-1)
+    loss = surprise_loss(torch.from_numpy(divergence), root, torch.zeros_like(root), beta).numpy()
+    assert divergence.ravel()[loss.argmin()] == pytest.approx(nats, abs=0.02)

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import spatial
 
-from teb.maths.particles import nearest_mean, neighbour_distances, particle_bonus
+from teb.maths.particles import (
+    drawn_by_score,
+    kth_nearest_distance,
+    nearest_mean,
+    neighbour_distances,
+    particle_bonus,
+)
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
@@ -68,3 +74,40 @@ def test_a_point_is_its_own_neighbour_at_distance_zero_unless_left_out() -> None
 def test_too_few_points_are_refused_with_the_range(k: int, exclude: bool, most: int) -> None:
     with pytest.raises(ValueError, match=rf"k: must lie in \[1, {most}\] for 5 points, got {k}"):
         neighbour_distances(torch.randn(5, 2), k, exclude_self=exclude)
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 6), columns=st.integers(1, 12), data=st.data())
+def test_kth_nearest_distance_is_that_of_a_sort(
+    seed: int, rows: int, columns: int, data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(1, columns))
+    rng = np.random.default_rng(seed)
+    points, particles = rng.normal(size=(rows, 3)), rng.normal(size=(columns, 3))
+    distances = np.linalg.norm(points[:, None] - particles[None], axis=2)
+    found = kth_nearest_distance(torch.from_numpy(points), torch.from_numpy(particles), k)
+    assert np.allclose(found.numpy(), np.sort(distances, axis=1)[:, k - 1], atol=1e-6)
+
+
+def test_kth_nearest_distance_of_a_point_that_occurs_k_times_is_exactly_zero() -> None:
+    points = torch.nn.functional.normalize(
+        torch.randn(40, 16, generator=torch.Generator().manual_seed(0)), dim=1
+    )
+    thrice = points.repeat(3, 1)
+    assert torch.equal(kth_nearest_distance(points, thrice, 3), torch.zeros(40))
+    assert bool((kth_nearest_distance(points, thrice, 4) > 0.1).all())
+
+
+@pytest.mark.parametrize("k", [0, 6])
+def test_a_kth_neighbour_that_is_not_there_is_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"k: .*\[1, 5\].*{k}"):
+        kth_nearest_distance(torch.zeros(2, 3), torch.zeros(5, 3), k)
+
+
+def test_draw_follows_the_softmax_of_each_row() -> None:
+    rng = torch.Generator().manual_seed(0)
+    scores = torch.tensor([[0.0, 100.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]])
+    drawn = torch.stack([drawn_by_score(scores, rng) for _ in range(3000)])
+    assert drawn.shape == (3000, 3)
+    assert bool((drawn[:, 0] == 1).all())
+    shares = torch.stack([(drawn == i).float().mean(0) for i in range(3)], 1)
+    assert torch.allclose(shares[1:], scores[1:].softmax(1), atol=0.03)

@@ -55,3 +55,8 @@ def test_equal_scores_are_assigned_uniformly() -> None:
 @pytest.mark.parametrize("spread", [10.0, 1e4])
 def test_large_scores_stay_finite(spread: float) -> None:
     assert bool(sinkhorn(scores(5, spread=spread), 0.1, 3).isfinite().all())
+
+
+def test_three_iterations_give_well_spread_prototypes_their_share_within_a_few_per_cent() -> None:
+    mass = sinkhorn(scores(6, samples=2048, clusters=32, spread=0.3), 0.1, 3).sum(0)
+    assert torch.allclose(mass, torch.full((32,), 2048 / 32), rtol=0.03)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from teb.nets.mlp import Linear, Mlp, Trunk, hidden_mlp, initialised_from
+from teb.nets.mlp import First, Joined, Linear, Mlp, Trunk, hidden_mlp, initialised_from
 
 BF16_EPS = torch.finfo(torch.bfloat16).eps
 
@@ -147,3 +147,47 @@ def test_uniform_start_is_that_of_pytorch() -> None:
 def test_all_layers_of_an_mlp_start_alike() -> None:
     for net, biased in ((Mlp(4, 16, 3, 2), False), (Mlp(4, 16, 3, 2, init="uniform"), True)):
         assert [bool(p.any()) for n, p in net.named_parameters() if "bias" in n] == [biased] * 3
+
+
+@pytest.mark.parametrize("inputs", [3, 64, 65])
+def test_a_first_layer_computes_and_learns_as_any_linear_layer(inputs: int) -> None:
+    with initialised_from(0):
+        first = First(inputs, 16, init="uniform")
+    with initialised_from(0):
+        plain = Linear(inputs, 16, init="uniform")
+    x = torch.randn(9, inputs)
+    outputs = [layer(x) for layer in (first, plain)]
+    assert torch.allclose(*outputs, atol=1e-5)
+    for output in outputs:
+        output.square().sum().backward()
+    for one, other in zip(first.parameters(), plain.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None
+        assert torch.allclose(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+    assert first(x.view(3, 3, inputs)).shape == (3, 3, 16)
+    assert first(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_joined_layer_is_one_layer_on_both_inputs_side_by_side() -> None:
+    with initialised_from(0):
+        joined = Joined(32, 3, 16, init="uniform")
+    with initialised_from(0):
+        whole = Linear(35, 16, init="uniform")
+    hidden, raw = torch.randn(9, 32), torch.randn(9, 3)
+    expected = whole(torch.cat([hidden, raw], 1))
+    assert torch.allclose(joined(hidden, raw), expected, atol=1e-5)
+    assert sum(p.numel() for p in joined.parameters()) == 35 * 16 + 16
+    rounded = joined(hidden.bfloat16(), raw)
+    assert rounded.dtype == torch.bfloat16
+    assert torch.allclose(rounded.float(), expected, atol=0.05)
+    joined(hidden, raw).sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in joined.parameters())
+
+
+def test_uniform_start_has_its_bound_and_orthogonal_is_the_default() -> None:
+    layer = Linear(100, 400, init="uniform")
+    for parameter in layer.parameters():
+        assert 0.095 < float(parameter.detach().abs().max()) <= 0.1
+    assert float(layer.weight.detach().std()) == pytest.approx(0.1 / 3**0.5, rel=0.02)
+    mlp = Mlp(3, 50, 4, depth=2, init="uniform")
+    assert all(bool(layer.bias.any()) for layer in [*mlp.layers, mlp.last] if isinstance(layer, Linear))
+    assert not bool(Mlp(3, 50, 4).last.bias.any())

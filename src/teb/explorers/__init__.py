@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from teb.explorers import apt, disagreement, icm, none, rnd, teb
+from teb.explorers import apt, disagreement, eme, icm, lbs, liberty, none, protorl, rnd, teb
 from teb.explorers.entry import Entry
 
 REGISTRY: dict[str, Entry] = {
     "teb": teb.TEB,
     "teb-p": teb.TEB_P,
     "centroid": teb.CENTROID,
-    "eta0": none.ETA0,
     "icm": icm.ICM,
     "rnd": rnd.RND,
     "disagreement": disagreement.DISAGREEMENT,
+    "protorl": protorl.PROTORL,
+    "lbs": lbs.LBS,
     "apt": apt.APT,
+    "liberty": liberty.LIBERTY,
+    "eme": eme.EME,
+    "eta0": none.ETA0,
 }

@@ -31,6 +31,12 @@ def safe_norm(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
 
 
+def unit(x: Tensor) -> Tensor:
+    """The unit vector x / ||x||_2 along the last axis, of the shape of x: 0 at 0, with a finite gradient there."""
+    norm = safe_norm(x)
+    return x / torch.where(norm > 0, norm, 1.0)
+
+
 def latent_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor:
     """Distance between latents along the last axis, [..., D] and [..., D] -> [...].
 

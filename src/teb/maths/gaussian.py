@@ -52,3 +52,22 @@ def gaussian_kl(mean_q: Tensor, sigma_q: Tensor, mean_p: Tensor, sigma_p: Tensor
     ratio = (sigma_q / sigma_p).square()
     shift = ((mean_q - mean_p) / sigma_p).square()
     return (0.5 * (ratio + shift - 1.0) - 0.5 * ratio.log()).sum(-1)
+
+
+def equal_spread_kl(mean_q: Tensor, mean_p: Tensor, sigma: float) -> Tensor:
+    """KL of normals that share one standard deviation, summed over the last axis, [..., D] -> [...].
+
+    ||mu_q - mu_p||^2 / (2 sigma^2), symmetric in both.
+    """
+    return (mean_q - mean_p).square().sum(-1) / (2.0 * sigma**2)
+
+
+def surprise_loss(kl: Tensor, target: Tensor, decoded: Tensor, beta: float) -> Tensor:
+    """Negative evidence bound beta KL(q || p) - log Normal(target; decoded, 1), [B] and twice [B, D] -> [B].
+
+    That of a latent forward model whose decoder has unit variance (Mazzaglia et al. 2022). If the outcome is
+    Normal(m(o, a), diag(lambda)), the best linear model has KL = 1/2 sum_j max(0, log(lambda_j / beta)): a direction
+    whose variance is below beta is not worth encoding.
+    """
+    squared = (target - decoded).square().sum(-1)
+    return beta * kl + 0.5 * squared + 0.5 * target.shape[-1] * math.log(2.0 * math.pi)

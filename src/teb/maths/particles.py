@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from teb.maths.distances import pairwise_distance
+from teb.maths.distances import pairwise_distance, safe_norm
 
 
 def nearest_mean(distances: Tensor, k: int) -> Tensor:
@@ -36,3 +36,23 @@ def neighbour_distances(points: Tensor, k: int, *, exclude_self: bool = False) -
         raise ValueError(f"k: must lie in [1, {most}] for {points.shape[0]} points, got {k}")
     distances = pairwise_distance(points, points).fill_diagonal_(math.inf if exclude_self else 0.0)
     return distances.topk(k, dim=1, largest=False, sorted=False).values
+
+
+def kth_nearest_distance(points: Tensor, particles: Tensor, k: int) -> Tensor:
+    """Distance of each point to its k-th nearest particle, [B, D] and [P, D] -> [B] (Yarats et al. 2021).
+
+    Neighbours are ranked by ||y||^2 - 2 x.y, one matrix product about the particles' centre. The distance to the one
+    found is then taken directly, so coinciding points are at distance 0 although the product has rounded.
+    """
+    if not 1 <= k <= particles.shape[0]:
+        raise ValueError(f"k: must lie in [1, {particles.shape[0]}] (the number of particles), got {k}")
+    centre = particles.mean(0, keepdim=True)
+    x, y = points - centre, particles - centre
+    ranks = torch.addmm(y.square().sum(1), x, y.T, alpha=-2.0)
+    kth = ranks.topk(k, dim=1, largest=False, sorted=True).indices[:, -1]
+    return safe_norm(points - particles[kth]).squeeze(-1)
+
+
+def drawn_by_score(scores: Tensor, rng: torch.Generator) -> Tensor:
+    """One column of each row, drawn from the softmax of the row, [K, B] -> [K] (Yarats et al. 2021)."""
+    return torch.multinomial(scores.softmax(1), 1, generator=rng).squeeze(1)

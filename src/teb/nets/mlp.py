@@ -18,6 +18,10 @@ which is what PyTorch does unasked.
 """
 
 
+NARROW = 64
+"""Inputs up to which a layer counts as one that reads a few raw values."""
+
+
 class Linear(nn.Module):
     """A linear layer that computes in the precision of its input; parameters stay float32.
 
@@ -41,6 +45,40 @@ class Linear(nn.Module):
         if x.dtype == self.weight.dtype:
             return F.linear(x, self.weight, self.bias)
         return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+class First(Linear):
+    """A linear layer that reads a few raw inputs.
+
+    The weight is turned round before the product: the gradient for a narrow weight is then x^T g, which takes an
+    eighth of the time of g^T x on a CPU.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs] -> [B, outputs]."""
+        if x.ndim != 2 or x.dtype != self.weight.dtype or self.weight.shape[1] > NARROW:
+            return super().forward(x)
+        return torch.addmm(self.bias, x, self.weight.t().contiguous())
+
+
+class Joined(nn.Module):
+    """A linear layer on hidden values and a raw input side by side: one product in the precision of each.
+
+    The weight is kept in two pieces, so that neither product, nor its gradient, has to cut it.
+    """
+
+    def __init__(self, hidden: int, raw: int, outputs: int, init: Init = "orthogonal") -> None:
+        super().__init__()
+        whole = Linear(hidden + raw, outputs, init=init)
+        of_hidden, of_raw = whole.weight.detach().split((hidden, raw), 1)
+        self.hidden_weight = nn.Parameter(of_hidden.contiguous())
+        self.raw = First(raw, outputs)
+        self.raw.weight, self.raw.bias = nn.Parameter(of_raw.contiguous()), whole.bias
+
+    def forward(self, hidden: Tensor, raw: Tensor) -> Tensor:
+        """[B, hidden] in any precision and [B, raw] in float32 -> [B, outputs] in the precision of the former."""
+        weight = self.hidden_weight.to(hidden.dtype)
+        return torch.addmm(self.raw(raw).to(hidden.dtype), hidden, weight.t())
 
 
 class Trunk(nn.Module):
