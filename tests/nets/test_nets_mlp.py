@@ -52,6 +52,22 @@ def test_linear_computes_in_the_precision_of_its_input_and_keeps_float32_paramet
     assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("inputs", [1, 2, 32, 33, 100])
+@pytest.mark.parametrize("rows", [(7,), (3, 5)])
+def test_narrow_and_wide_layers_have_the_same_values_and_gradients(
+    inputs: int, rows: tuple[int, ...]
+) -> None:
+    layer, x = Linear(inputs, 6).double(), torch.randn(*rows, inputs, dtype=torch.float64, requires_grad=True)
+    nn.init.normal_(layer.bias)
+    wanted = torch.randn(*rows, 6, dtype=torch.float64)
+    (layer(x) * wanted).sum().backward()
+    flat, g = x.detach().reshape(-1, inputs), wanted.reshape(-1, 6)
+    assert torch.allclose(layer(x), x @ layer.weight.T + layer.bias)
+    for found, expected in ((layer.weight, g.T @ flat), (layer.bias, g.sum(0)), (x, wanted @ layer.weight)):
+        assert found.grad is not None and found.grad.shape == found.shape
+        assert torch.allclose(found.grad, expected)
+
+
 def test_trunk_is_linear_norm_tanh() -> None:
     trunk, x = Trunk(3, 8), torch.randn(6, 3)
     nn.init.normal_(trunk.norm.weight)
@@ -130,3 +146,12 @@ def test_mlp_in_bfloat16_hands_out_float32_and_reads_its_input_exactly() -> None
     shallow = Mlp(2, 64, 3, 1, torch.float32), Mlp(2, 64, 3, 1, torch.bfloat16)
     shallow[1].load_state_dict(shallow[0].state_dict())
     assert torch.equal(shallow[0](x), shallow[1](x)), "there is no product between hidden layers"
+
+
+def test_mlp_rounds_an_input_only_if_that_is_not_raw() -> None:
+    a, b = torch.tensor([[4.500, -3.0]]), torch.tensor([[4.510, -3.0]])
+    for raw in (True, False):
+        with initialised_from(0):
+            net = Mlp(2, 64, 3, 2, torch.bfloat16, raw=raw)
+        assert torch.equal(net(a), net(b)) != raw
+        assert net(a).dtype == torch.float32

@@ -9,6 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+_NARROW = 32
+"""Inputs up to which the weight's gradient is formed as x^T g and not as g^T x, which on a CPU takes up to 30 times as
+long if it has a few columns. PyTorch picks the one that fits the memory of the factor."""
+
 
 class Linear(nn.Module):
     """Orthogonal weight of gain 1, zero bias (URLB). Computes in the precision of its input; parameters stay float32.
@@ -26,9 +30,10 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., blocks * outputs]."""
-        if x.dtype == self.weight.dtype:
-            return F.linear(x, self.weight, self.bias)
-        return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+        if x.ndim == 2 and weight.shape[1] <= _NARROW:
+            return torch.addmm(bias, x, weight.T.contiguous())
+        return F.linear(x, weight, bias)
 
 
 class Trunk(nn.Module):
@@ -59,7 +64,8 @@ class Mlp(nn.Module):
     """Linear, ReLU, `depth` times, then Linear: the shape of URLB's auxiliary models. Hands out float32.
 
     Products between hidden layers are in `compute` precision. The first layer reads raw observations and the last one
-    says what is compared with them, so both are in float32, the last one unless it is `wide`.
+    says what is compared with them, so both are in float32, the first one if the input is `raw`, the last one unless
+    it is `wide`.
     """
 
     def __init__(
@@ -70,19 +76,23 @@ class Mlp(nn.Module):
         depth: int = 1,
         compute: torch.dtype = torch.float32,
         *,
+        raw: bool = True,
         wide: bool = False,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden) for i in range(depth))
         self.last = Linear(hidden, outputs)
         self.compute = compute
+        self.first_compute = torch.float32 if raw else compute
         self.last_compute = compute if wide else torch.float32
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., outputs]."""
-        for depth, layer in enumerate(self.layers):
-            x = torch.relu(layer(x.to(self.compute) if depth else x))
-        return self.last(x.to(self.last_compute)).float()
+        *inner, outer = self.layers
+        x = x.to(self.first_compute)
+        for layer in inner:
+            x = layer(x).to(self.compute).relu_()
+        return self.last(outer(x).relu_().to(self.last_compute)).float()
 
 
 @contextmanager
