@@ -14,7 +14,8 @@ from teb.maths.infonce import Offset, infonce
 
 def views(seed: int, rows: int, width: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
     rng = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(rows, width, generator=rng, dtype=torch.float64) for _ in range(2))
+    first, second = torch.randn(2, rows, width, generator=rng, dtype=torch.float64)
+    return first, second
 
 
 @settings(max_examples=40)

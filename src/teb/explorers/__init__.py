@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from teb.explorers import none, teb
+from teb.explorers import cesd, cic, none, teb
 from teb.explorers.entry import Entry
 
 REGISTRY: dict[str, Entry] = {
     "teb": teb.TEB,
     "teb-p": teb.TEB_P,
     "centroid": teb.CENTROID,
+    "cesd": cesd.CESD,
+    "cic": cic.CIC,
     "eta0": none.ETA0,
 }
