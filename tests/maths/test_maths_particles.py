@@ -111,3 +111,20 @@ def test_draw_follows_the_softmax_of_each_row() -> None:
     assert bool((drawn[:, 0] == 1).all())
     shares = torch.stack([(drawn == i).float().mean(0) for i in range(3)], 1)
     assert torch.allclose(shares[1:], scores[1:].softmax(1), atol=0.03)
+
+
+def test_small_distances_far_from_the_origin_are_not_lost() -> None:
+    x = torch.zeros(64, 16)
+    x[:, 0] = 3.0 + 1e-4 * torch.arange(64)
+    x[:, 1] = 50.0 * (torch.arange(64) % 2)
+    exact = (x[2:, 0] - x[:-2, 0]).mean()
+    found = neighbour_distances(x, 2)[2:-2].amax(1)
+    assert torch.allclose(found, exact.expand(60), rtol=0.02)
+
+
+def test_distances_do_not_depend_on_where_the_rows_lie_or_on_their_order() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, order = torch.randn(50, 4, generator=rng), torch.randperm(50, generator=rng)
+    nearest = neighbour_distances(x, 5).sort(1).values
+    assert torch.allclose(neighbour_distances(x + 10.0, 5).sort(1).values, nearest, atol=1e-5)
+    assert torch.allclose(neighbour_distances(x[order], 5).sort(1).values, nearest[order], atol=1e-6)

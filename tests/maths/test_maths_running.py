@@ -23,6 +23,21 @@ def test_moments_of_many_batches_are_those_of_all_values_together() -> None:
     assert float(running.count) == pytest.approx(len(pooled) + 1e-4, rel=1e-9)
 
 
+def test_moments_are_those_of_the_recursion_over_many_calls() -> None:
+    rng, running = np.random.default_rng(1), RunningMoments()
+    mean, variance, count = 0.0, 1.0, 1e-4
+    for _ in range(100):
+        x = rng.normal(rng.uniform(-2, 2), rng.uniform(0.1, 3), int(rng.integers(2, 300)))
+        m, delta = len(x), x.mean() - mean
+        mean += delta * m / (count + m)
+        variance = (count * variance + m * x.var(ddof=1) + delta**2 * count * m / (count + m)) / (count + m)
+        count += m
+        running.take(torch.from_numpy(x).float())
+        assert float(running.variance) == pytest.approx(variance, rel=1e-4)
+        assert float(running.mean) == pytest.approx(mean, abs=1e-4)
+    assert float(running.count) == pytest.approx(count, rel=1e-9)
+
+
 def test_one_step_of_the_recursion_by_hand() -> None:
     mean, variance, count = updated_moments(
         torch.tensor(1.0), torch.tensor(2.0), torch.tensor(3.0), torch.tensor([4.0, 6.0])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from teb.nets.mlp import First, Joined, Linear, Mlp, Trunk, hidden_mlp, initialised_from
+from teb.nets.mlp import Joined, Linear, Mlp, Trunk, hidden_mlp, initialised_from
 
 BF16_EPS = torch.finfo(torch.bfloat16).eps
 
@@ -50,6 +50,22 @@ def test_linear_computes_in_the_precision_of_its_input_and_keeps_float32_paramet
     assert bool(((rounded.float() - exact).abs() <= 3 * BF16_EPS * scale).all())
     rounded.float().sum().backward()
     assert layer.weight.grad is not None and layer.weight.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 32, 33, 100])
+@pytest.mark.parametrize("rows", [(7,), (3, 5)])
+def test_narrow_and_wide_layers_have_the_same_values_and_gradients(
+    inputs: int, rows: tuple[int, ...]
+) -> None:
+    layer, x = Linear(inputs, 6).double(), torch.randn(*rows, inputs, dtype=torch.float64, requires_grad=True)
+    nn.init.normal_(layer.bias)
+    wanted = torch.randn(*rows, 6, dtype=torch.float64)
+    (layer(x) * wanted).sum().backward()
+    flat, g = x.detach().reshape(-1, inputs), wanted.reshape(-1, 6)
+    assert torch.allclose(layer(x), x @ layer.weight.T + layer.bias)
+    for found, expected in ((layer.weight, g.T @ flat), (layer.bias, g.sum(0)), (x, wanted @ layer.weight)):
+        assert found.grad is not None and found.grad.shape == found.shape
+        assert torch.allclose(found.grad, expected)
 
 
 def test_trunk_is_linear_norm_tanh() -> None:
@@ -149,24 +165,6 @@ def test_all_layers_of_an_mlp_start_alike() -> None:
         assert [bool(p.any()) for n, p in net.named_parameters() if "bias" in n] == [biased] * 3
 
 
-@pytest.mark.parametrize("inputs", [3, 64, 65])
-def test_a_first_layer_computes_and_learns_as_any_linear_layer(inputs: int) -> None:
-    with initialised_from(0):
-        first = First(inputs, 16, init="uniform")
-    with initialised_from(0):
-        plain = Linear(inputs, 16, init="uniform")
-    x = torch.randn(9, inputs)
-    outputs = [layer(x) for layer in (first, plain)]
-    assert torch.allclose(*outputs, atol=1e-5)
-    for output in outputs:
-        output.square().sum().backward()
-    for one, other in zip(first.parameters(), plain.parameters(), strict=True):
-        assert one.grad is not None and other.grad is not None
-        assert torch.allclose(one.grad, other.grad, rtol=1e-4, atol=1e-4)
-    assert first(x.view(3, 3, inputs)).shape == (3, 3, 16)
-    assert first(x.bfloat16()).dtype == torch.bfloat16
-
-
 def test_joined_layer_is_one_layer_on_both_inputs_side_by_side() -> None:
     with initialised_from(0):
         joined = Joined(32, 3, 16, init="uniform")
@@ -183,11 +181,10 @@ def test_joined_layer_is_one_layer_on_both_inputs_side_by_side() -> None:
     assert all(p.grad is not None and bool(p.grad.any()) for p in joined.parameters())
 
 
-def test_uniform_start_has_its_bound_and_orthogonal_is_the_default() -> None:
-    layer = Linear(100, 400, init="uniform")
-    for parameter in layer.parameters():
-        assert 0.095 < float(parameter.detach().abs().max()) <= 0.1
-    assert float(layer.weight.detach().std()) == pytest.approx(0.1 / 3**0.5, rel=0.02)
-    mlp = Mlp(3, 50, 4, depth=2, init="uniform")
-    assert all(bool(layer.bias.any()) for layer in [*mlp.layers, mlp.last] if isinstance(layer, Linear))
-    assert not bool(Mlp(3, 50, 4).last.bias.any())
+def test_mlp_rounds_an_input_only_if_that_is_not_raw() -> None:
+    a, b = torch.tensor([[4.500, -3.0]]), torch.tensor([[4.510, -3.0]])
+    for raw in (True, False):
+        with initialised_from(0):
+            net = Mlp(2, 64, 3, 2, torch.bfloat16, raw=raw)
+        assert torch.equal(net(a), net(b)) != raw
+        assert net(a).dtype == torch.float32

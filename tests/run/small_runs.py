@@ -47,7 +47,7 @@ def shrunk(options: Any) -> Any:
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(value):
             changes[field.name] = shrunk(value)
-        elif field.name in SHRUNK:
+        elif field.name in SHRUNK and value is not None:
             changes[field.name] = min(value, SHRUNK[field.name])
     return dataclasses.replace(options, **changes)
 

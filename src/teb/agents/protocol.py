@@ -173,8 +173,8 @@ class Traits(NamedTuple):
     """The window length that the explorer insists on; None leaves it to the backbone."""
     per_step: bool = False
     """Whether it is shown the single steps of each window, and its payments for them are summed with discount."""
-    horizon: int = 1
-    """How many rewards from the start of a window it reads."""
+    horizon: int = 0
+    """How many rewards from the start of a window it reads; with 0 the task's reward teaches it nothing."""
     grad_clip: float = 0.0
     """Largest norm of its gradient; 0 for no limit."""
     batches: int = 1

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from teb.explorers import apt, disagreement, eme, icm, lbs, liberty, none, protorl, rnd, teb
+from teb.explorers import (
+    apt,
+    cesd,
+    cic,
+    disagreement,
+    eme,
+    icm,
+    lbs,
+    liberty,
+    none,
+    protorl,
+    rnd,
+    teb,
+)
 from teb.explorers.entry import Entry
 
 REGISTRY: dict[str, Entry] = {
@@ -17,5 +30,7 @@ REGISTRY: dict[str, Entry] = {
     "apt": apt.APT,
     "liberty": liberty.LIBERTY,
     "eme": eme.EME,
+    "cesd": cesd.CESD,
+    "cic": cic.CIC,
     "eta0": none.ETA0,
 }

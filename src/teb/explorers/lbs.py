@@ -19,7 +19,7 @@ from teb.explorers.entry import Entry
 from teb.maths.gaussian import equal_spread_kl, gaussian_kl, surprise_loss
 from teb.maths.running import standardised
 from teb.nets.memory import RunningMoments
-from teb.nets.mlp import First, Joined, Linear, Mlp
+from teb.nets.mlp import Joined, Linear, Mlp
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class VaeBeliefs(nn.Module):
         super().__init__()
         self.sigma_floor = sigma_floor
         self.compute = compute
-        self.first = First(shapes.obs + shapes.action, hidden, init="uniform")
+        self.first = Linear(shapes.obs + shapes.action, hidden, init="uniform")
         self.second = Linear(hidden, hidden, init="uniform")
         self.prior = Linear(hidden, 2 * latent, init="uniform")
         self.joined = Joined(hidden, shapes.obs, hidden, init="uniform")

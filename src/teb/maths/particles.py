@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from teb.maths.distances import pairwise_distance, safe_norm
+from teb.maths.distances import safe_norm
 
 
 def nearest_mean(distances: Tensor, k: int) -> Tensor:
@@ -29,13 +29,22 @@ def particle_bonus(nearest: Tensor, scale: Tensor | float = 1.0, clip: float = 0
 def neighbour_distances(points: Tensor, k: int, *, exclude_self: bool = False) -> Tensor:
     """Distances of each point to the k nearest of the same sample, in no order, [B, D] -> [B, k].
 
-    Each point counts as its own nearest neighbour, at distance 0, as in URLB's APT; Singh et al. 2003 leave it out.
+    Each point counts as its own nearest neighbour, at distance 0, as in URLB's APT, CIC and CeSD; Singh et al. 2003
+    leave it out. ||x||^2 - 2 x.y + ||y||^2 is one product, in double precision about the centre of the points, so that
+    small distances far from the origin are not lost.
     """
     most = points.shape[0] - exclude_self
     if not 1 <= k <= most:
         raise ValueError(f"k: must lie in [1, {most}] for {points.shape[0]} points, got {k}")
-    distances = pairwise_distance(points, points).fill_diagonal_(math.inf if exclude_self else 0.0)
-    return distances.topk(k, dim=1, largest=False, sorted=False).values
+    rows = (points - points.mean(0, keepdim=True)).double()
+    norms = rows.square().sum(1, keepdim=True)
+    ones = torch.ones_like(norms)
+    squared = (torch.cat([rows, norms, ones], 1) @ torch.cat([-2.0 * rows, ones, norms], 1).T).to(
+        points.dtype
+    )
+    squared.fill_diagonal_(math.inf if exclude_self else 0.0)
+    nearest = squared.topk(k, dim=1, largest=False, sorted=False).values
+    return nearest.clamp(min=0.0).sqrt()
 
 
 def kth_nearest_distance(points: Tensor, particles: Tensor, k: int) -> Tensor:
