@@ -201,6 +201,12 @@ class Paid(NamedTuple):
     next_skill: Tensor | None = None
     """The skill that acts at o_{t+n} in the critic's target, [B, K]; None means the replayed one."""
 
+    @classmethod
+    def of(cls, bonus: Tensor, metrics: Metrics) -> Paid:
+        """A bonus [B, 1] and, beside `metrics`, what logs say of it: mean, smallest and largest."""
+        low, high = bonus.aminmax()
+        return cls(bonus, metrics | {"bonus_mean": bonus.mean(), "bonus_min": low, "bonus_max": high})
+
 
 class Explorer(Protocol):
     """Turns a batch into an intrinsic reward. An `nn.Module`, so that its state is saved without further code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -26,9 +26,14 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., blocks * outputs]."""
-        if x.dtype == self.weight.dtype:
-            return F.linear(x, self.weight, self.bias)
-        return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return x W^T + b in the precision of x."""
+    if x.dtype == weight.dtype:
+        return F.linear(x, weight, bias)
+    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
 
 class Trunk(nn.Module):
@@ -59,7 +64,8 @@ class Mlp(nn.Module):
     """Linear, ReLU, `depth` times, then Linear: the shape of URLB's auxiliary models. Hands out float32.
 
     Products between hidden layers are in `compute` precision. The first layer reads raw observations and the last one
-    says what is compared with them, so both are in float32, the last one unless it is `wide`.
+    says what is compared with them, so both are in float32, the last one unless it is `wide`. `layer` builds each
+    layer from its inputs and outputs.
     """
 
     def __init__(
@@ -71,10 +77,11 @@ class Mlp(nn.Module):
         compute: torch.dtype = torch.float32,
         *,
         wide: bool = False,
+        layer: Callable[[int, int], Linear] = Linear,
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden) for i in range(depth))
-        self.last = Linear(hidden, outputs)
+        self.layers = nn.ModuleList(layer(hidden if i else inputs, hidden) for i in range(depth))
+        self.last = layer(hidden, outputs)
         self.compute = compute
         self.last_compute = compute if wide else torch.float32
 
