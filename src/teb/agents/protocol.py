@@ -147,6 +147,12 @@ class Skills:
         drawn = rng.random(self.width) if self.kind == "uniform" else rng.standard_normal(self.width)
         return drawn.astype(np.float32)
 
+    def examples(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """All skills where they can be counted, otherwise `count` of them drawn from the generator, [S, K]."""
+        if self.kind == "one-hot":
+            return np.eye(self.width, dtype=np.float32)
+        return np.stack([self.draw(rng) for _ in range(count)])
+
     def one_hot(self, index: int) -> np.ndarray:
         """The skill of this number."""
         return np.eye(self.width, dtype=np.float32)[index]
