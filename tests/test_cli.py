@@ -100,6 +100,12 @@ MISTAKES = {
     "show nowhere": "nowhere: no such folder",
     "show .": "not a run folder",
     "show": "name at least one run folder",
+    "show nowhere --by-skill": "nowhere: no such folder",
+    "show one two --by-skill": "by_skill: draws one run at a time, got 2",
+    "show one --by-skill --episodes 0": "episodes: must be above 0, got 0",
+    "show one --by-skill --start 1": "--start",
+    "show one --start 0 0": "start: goes with --by-skill",
+    "show one --seed 3": "seed: goes with --by-skill",
     "list agents": "agents",
     "doctor --fast": "--fast",
 }
@@ -381,6 +387,28 @@ def test_show_draws_beside_the_run(trained: Path, capsys: Capture) -> None:
         assert (trained / name).stat().st_size > 1000
         assert f"written: {trained / name}" in out
     assert "uniform" in out
+
+
+def test_show_draws_the_skills_of_a_run(capsys: Capture) -> None:
+    words = "train maze2d/square-a diayn --steps 100 --width 16 --hidden 16 --threads 1 --out run"
+    assert called(words, capsys)[0] == 0
+    code, out, errors = called("show run --by-skill --start -0.25 -3 --episodes 2 --seed 1", capsys)
+    assert (code, errors) == (0, "")
+    assert out.splitlines() == ["written: run/skills.png", "written: run/skills.svg"]
+    assert all(Path(f"run/skills.{ending}").stat().st_size > 1000 for ending in ("png", "svg"))
+    for start, said in (("9 9", "lies in no cell of square-a"), ("0.5 0", "lies in a wall of square-a")):
+        code, out, errors = called(f"show run --by-skill --start {start}", capsys)
+        assert (code, out, errors.count("\n")) == (2, "", 1)
+        assert errors.startswith("teb: start: ") and said in errors
+
+
+def test_show_tells_where_there_are_no_skills_or_no_maze(trained: Path, capsys: Capture) -> None:
+    code, out, errors = called(["show", str(trained), "--by-skill"], capsys)
+    assert (code, out, errors) == (2, "", f"teb: {trained}: its method has no skills\n")
+    called("train gym/Pendulum-v1 uniform --steps 10 --threads 1 --out run", capsys)
+    code, out, errors = called("show run --by-skill", capsys)
+    assert (code, out) == (2, "")
+    assert errors == "teb: uniform on gym/Pendulum-v1: skills are drawn in mazes, and this is none\n"
 
 
 def test_show_tells_how_to_go_on_with_an_unfinished_run(

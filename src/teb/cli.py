@@ -25,7 +25,7 @@ from teb.config import Config, RunConfig, default_config, label
 from teb.envs import FAMILIES
 from teb.envs.naming import did_you_mean
 from teb.run.checkpoint import CheckpointError
-from teb.run.evaluate import evaluate
+from teb.run.evaluate import evaluate, play_skills
 from teb.run.record import append_once
 from teb.run.session import read_config, resolved, session
 from teb.run.stopping import stop_on_signals
@@ -83,8 +83,9 @@ def train_command(args: Sequence[str]) -> int:
         return 128 + (wish.signal or 0)
     append_once(registry, record)
     shown = record["final"].get(record["headline"])
+    result = "not measured yet" if shown is None else f"{shown:.3f}"
     print(
-        f"{label(config)} on {config.env}: {record['headline']} {shown:.3f} after {record['env_steps']:,} steps"
+        f"{label(config)} on {config.env}: {record['headline']} {result} after {record['env_steps']:,} steps"
     )
     print(f"run: {folder}   pictures: teb show {folder}")
     return 0
@@ -186,18 +187,55 @@ class ShowOptions:
     """Run folders; several are drawn side by side."""
     out: Path | None = None
     """Folder of the pictures; by default the first run's."""
+    by_skill: bool = False
+    """Instead, play the trained policy of one run under each of its skills and draw where they go, in mazes."""
+    start: tuple[float, float] | None = None
+    """Where its episodes start, X Y; by default where the maze has them start."""
+    episodes: int = 5
+    """How many episodes it plays under each skill."""
+    skills: int = 16
+    """How many skills it draws where they are continuous; one-hot ones are all played."""
+    seed: int = 0
+    """Seed of its episodes and of continuous skills."""
 
 
 def show_command(args: Sequence[str]) -> int:
-    """Draw runs and print their table."""
+    """Draw runs and print their table, or draw the skills of one."""
     from teb.report.show import show
 
     options = parse(ShowOptions, args, "teb show")
     if not options.runs:
         raise ValueError("show: name at least one run folder")
-    for path in show(list(options.runs), options.out):
+    plain = ShowOptions(options.runs, options.out)
+    idle = [
+        field.name
+        for field in dataclasses.fields(plain)
+        if getattr(options, field.name) != getattr(plain, field.name)
+    ]
+    if idle and not options.by_skill:
+        raise ValueError(f"{idle[0]}: goes with --by-skill")
+    for path in show_by_skill(options) if options.by_skill else show(list(options.runs), options.out):
         print(f"written: {path}")
     return 0
+
+
+def show_by_skill(options: ShowOptions) -> list[Path]:
+    """Play a run's policy under each skill and draw the trajectories."""
+    from teb.report.records import read_record
+    from teb.report.skills import check_maze, show_skills
+
+    folder, *more = options.runs
+    if more:
+        raise ValueError(f"by_skill: draws one run at a time, got {len(options.runs)}")
+    for name in ("episodes", "skills"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"{name}: must be above 0, got {getattr(options, name)}")
+    record = read_record(folder)
+    check_maze(record)
+    played = play_skills(folder, options.episodes, options.skills, options.start, options.seed)
+    return show_skills(
+        record, played.skills, played.paths, played.env_steps, (options.out or folder) / "skills"
+    )
 
 
 def list_command(args: Sequence[str]) -> int:

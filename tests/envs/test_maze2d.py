@@ -285,3 +285,52 @@ def test_uniform_coverage_depends_on_seed_and_limit_alone() -> None:
     assert first == uniform_coverage("square-a", 1030, seed=1)
     assert first != uniform_coverage("square-a", 1030, seed=2)
     assert first != uniform_coverage("square-a", 1030, seed=1, action_limit=1.0)
+
+
+# --- a start that is asked for ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [(0.0, 0.0), [0.25, -3.4], np.array([4.3, 0.3])])
+def test_an_episode_starts_where_it_is_asked_to(start: npt.ArrayLike) -> None:
+    env = Maze2D("square-a")
+    obs, _ = env.reset(seed=0, options={"start": start})
+    assert np.array_equal(obs, np.asarray(start, np.float32))
+    after, *_ = env.step(np.array([0.01, -0.01], np.float32))
+    assert np.allclose(after, obs + 0.95 * np.array([0.01, -0.01]), atol=1e-6)
+
+
+def test_walls_push_back_as_the_seed_says_whatever_the_start() -> None:
+    env, actions = Maze2D("square-a"), np.ones((HORIZON, 2), np.float32)
+
+    def path(seed: int) -> npt.NDArray[np.float32]:
+        first = env.reset(seed=seed, options={"start": (0.0, 0.0)})[0]
+        return np.stack([first, *(env.step(action)[0] for action in actions)])
+
+    assert np.array_equal(path(1), path(1))
+    assert not np.array_equal(path(1), path(2))
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ((9.0, 9.0), r"start: \(9, 9\) lies in no cell of square-a"),
+        ((1.0, 0.0), r"lies in no cell of square-a, whose cells .* within x -0.5 to 4.5 and y -4.5 to 0.5$"),
+        ((0.5, 0.0), r"start: \(0.5, 0\) lies in a wall of square-a$"),
+        ((0.0, 0.5), r"start: \(0, 0.5\) lies in a wall"),
+        ((0.5 - 1e-9, 0.0), "lies in a wall"),
+        ((0.0,), "start: must be two finite numbers"),
+        ((np.nan, 0.0), "start: must be two finite numbers"),
+    ],
+)
+def test_a_start_outside_or_in_a_wall_is_refused(start: tuple[float, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Maze2D("square-a").reset(options={"start": start})
+
+
+@pytest.mark.parametrize("maze", LAYOUTS)
+def test_every_start_that_is_drawn_may_also_be_asked_for(maze: str) -> None:
+    env = Maze2D(maze)
+    env.reset(seed=0)
+    for _ in range(200):
+        obs, _ = env.reset()
+        assert np.array_equal(env.reset(options={"start": obs})[0], obs)

@@ -96,6 +96,51 @@ def batch_for(agent: ComposedAgent, seed: int, **options: Any) -> Batch:
     )
 
 
+def windows(obs: Tensor, next_obs: Tensor, skill: Tensor) -> Batch:
+    """Windows of one step from given states to given states, [B, D] each, under given skills [B, K]."""
+    size = obs.shape[0]
+    nothing = torch.zeros(size, 1)
+    return Batch(
+        obs=obs,
+        action=torch.zeros(size, SHAPES.action),
+        reward=nothing,
+        discount=nothing + GAMMA,
+        next_obs=next_obs,
+        rewards=nothing,
+        window_obs=torch.stack([obs, next_obs], 1),
+        window_action=torch.zeros(size, 2, SHAPES.action),
+        skill=skill,
+        first_obs=obs[:1],
+    )
+
+
+def made(name: str, seed: int = 0, **changes: Any) -> Any:
+    """The registered explorer alone, of official size unless changed; the same seed gives the same parameters."""
+    entry = REGISTRY[name]
+    config = dataclasses.replace(entry.config, **changes)
+    with initialised_from(seed):
+        return entry.build(config, SHAPES, gamma=GAMMA, n_step=3)
+
+
+def fit(explorer: Any, batches: Iterable[Batch], lr: float | None = None) -> list[dict[str, float]]:
+    """Step on each batch as the composition would, at the declared rates or at `lr`; the metrics of each step."""
+    groups = explorer.parameter_groups()
+    optimiser = torch.optim.Adam([group | ({} if lr is None else {"lr": lr}) for group in groups], fused=True)
+    rng, seen = generator(3), []
+    for batch in batches:
+        loss, metrics = explorer.loss(batch, policy, rng)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        seen.append({name: float(value) for name, value in metrics.items()})
+    return seen
+
+
+def bonus_of(explorer: Any, batch: Batch, seed: int = 0) -> Tensor:
+    """What an explorer pays for a batch, [B]."""
+    return explorer.reward(batch, policy, generator(seed)).bonus.squeeze(1)
+
+
 def shrunk(config: Any) -> Any:
     """A configuration with narrow layers and short memories, whatever the explorer calls them."""
     small: dict[str, int] = {}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -161,7 +163,10 @@ def test_uniform_start_is_that_of_pytorch() -> None:
 
 
 def test_all_layers_of_an_mlp_start_alike() -> None:
-    for net, biased in ((Mlp(4, 16, 3, 2), False), (Mlp(4, 16, 3, 2, init="uniform"), True)):
+    for net, biased in (
+        (Mlp(4, 16, 3, 2), False),
+        (Mlp(4, 16, 3, 2, layer=partial(Linear, init="uniform")), True),
+    ):
         assert [bool(p.any()) for n, p in net.named_parameters() if "bias" in n] == [biased] * 3
 
 

@@ -30,7 +30,16 @@ SMALL = shlex.split(
 """About 300 updates: two seconds, long enough to be stopped several times."""
 
 SCHEDULE = {"steps": 300, "seed_steps": 100, "uniform_steps": 60, "log_every": 50, "threads": 1}
-SHRUNK = {"batch_size": 16, "width": 16, "pred_hidden": 16, "particles": 64, "neighbours": 6}
+SHRUNK = {
+    "batch_size": 16,
+    "width": 16,
+    "pred_hidden": 16,
+    "particles": 64,
+    "neighbours": 6,
+    "hidden": 16,
+    "vae_hidden": 16,
+    "code": 8,
+}
 
 
 def small_config(agent: str, env: str = "maze2d/square-a", reading: str = "default", **run: Any) -> Config:

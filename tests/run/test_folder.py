@@ -19,8 +19,8 @@ from small_runs import assert_same_run, go_on, latest, newest_step, read_record,
 
 from teb.agents.backbone import Backbone
 from teb.explorers.teb import Teb
-from teb.run.evaluate import evaluate, read_evaluation
-from teb.run.session import read_config, resolved, session
+from teb.run.evaluate import evaluate, play, play_skills, read_evaluation, trained
+from teb.run.session import build, read_config, resolved, session
 from teb.run.stopping import stop_on_signals
 from teb.run.train import RunError
 
@@ -170,6 +170,68 @@ def test_a_run_without_a_checkpoint_cannot_be_evaluated(tmp_path: Path) -> None:
         pass
     with pytest.raises(RunError, match="has no checkpoint yet"):
         evaluate(tmp_path, 1)
+
+
+@pytest.mark.parametrize(("agent", "expected"), [("diayn", np.eye(16)), ("smm", np.eye(4))])
+def test_every_one_hot_skill_is_played_from_the_given_start(
+    agent: str, expected: np.ndarray, tmp_path: Path
+) -> None:
+    go_on(small_config(agent), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    one, again = (play_skills(tmp_path, 2, 5, start=(0.25, -3.0), seed=1) for _ in range(2))
+    assert one.env_steps == 300 and np.array_equal(one.skills, expected)
+    paths, repeated = np.array(one.paths), np.array(again.paths)
+    assert paths.shape == (len(expected), 2, 51, 2) and np.array_equal(paths, repeated)
+    assert (paths[:, :, 0] == np.array((0.25, -3.0), np.float32)).all()
+    assert len(np.unique(paths[:, 0], axis=0)) == len(expected), "skills act differently"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_each_skill_is_played_with_its_mean_action(tmp_path: Path) -> None:
+    config = small_config("lsd")
+    go_on(config, tmp_path)
+    played = play_skills(tmp_path, 1, 5)
+    task, agent, _ = trained(tmp_path)
+    for skill, (path,) in zip(played.skills, played.paths, strict=True):
+        task.env.reset(options={"start": path[0]})
+        action = agent.act(path[0], skill, 0, explore=False)
+        assert np.allclose(task.env.step(action)[0], path[1], atol=0.011), "up to what walls push back"
+
+
+def test_continuous_skills_are_drawn_from_the_seed(tmp_path: Path) -> None:
+    config = small_config("lsd")
+    explorer = dataclasses.replace(config.learner.explorer, skill="normal")
+    config = dataclasses.replace(config, learner=dataclasses.replace(config.learner, explorer=explorer))
+    go_on(config, tmp_path)
+    one, same, other = (play_skills(tmp_path, 1, 7, seed=seed) for seed in (1, 1, 2))
+    assert one.skills.shape == (7, 2) and len(one.paths) == 7
+    assert np.array_equal(one.skills, same.skills) and not np.array_equal(one.skills, other.skills)
+
+
+def test_a_method_without_skills_has_none_to_play(tmp_path: Path) -> None:
+    go_on(small_config("eta0"), tmp_path)
+    with pytest.raises(ValueError, match="its method has no skills"):
+        play_skills(tmp_path, 1, 1)
+
+
+def test_an_evaluation_draws_skills_when_they_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    gym.register("Paid-v0", entry_point=lambda **options: Paid(**options), max_episode_steps=120)
+    task, agent = build(small_config("diayn", "gym/Paid-v0"))
+    seen: list[bytes] = []
+    act = agent.act
+
+    def spy(obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
+        seen.append(skill.tobytes())
+        return act(obs, skill, env_steps, explore=explore)
+
+    monkeypatch.setattr(agent, "act", spy)
+    for seed in range(3):
+        play(task, agent, seed)
+    blocks = [set(seen[e + b : min(e + b + 50, e + 120)]) for e in (0, 120, 240) for b in (0, 50, 100)]
+    assert all(len(block) == 1 for block in blocks) and len(set().union(*blocks)) > 2
+    seen.clear()
+    play(task, agent, 0, agent.skills.one_hot(3))
+    assert set(seen) == {agent.skills.one_hot(3).tobytes()} and len(seen) == 120
 
 
 class Paid(gym.Env[np.ndarray, np.ndarray]):

@@ -147,6 +147,12 @@ class Skills:
         drawn = rng.random(self.width) if self.kind == "uniform" else rng.standard_normal(self.width)
         return drawn.astype(np.float32)
 
+    def examples(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """All skills where they can be counted, otherwise `count` of them drawn from the generator, [S, K]."""
+        if self.kind == "one-hot":
+            return np.eye(self.width, dtype=np.float32)
+        return np.stack([self.draw(rng) for _ in range(count)])
+
     def one_hot(self, index: int) -> np.ndarray:
         """The skill of this number."""
         return np.eye(self.width, dtype=np.float32)[index]
@@ -200,6 +206,12 @@ class Paid(NamedTuple):
     """Of a critic with several members, the one that learns from each window, [B]."""
     next_skill: Tensor | None = None
     """The skill that acts at o_{t+n} in the critic's target, [B, K]; None means the replayed one."""
+
+    @classmethod
+    def of(cls, bonus: Tensor, metrics: Metrics) -> Paid:
+        """A bonus [B, 1] and, beside `metrics`, what logs say of it: mean, smallest and largest."""
+        low, high = bonus.aminmax()
+        return cls(bonus, metrics | {"bonus_mean": bonus.mean(), "bonus_min": low, "bonus_max": high})
 
 
 class Explorer(Protocol):

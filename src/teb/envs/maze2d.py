@@ -120,6 +120,23 @@ def sample_start(layout: Layout, rng: np.random.Generator) -> tuple[float, float
             return i + sx, j + sy
 
 
+def given_start(layout: Layout, start: Sequence[float]) -> tuple[float, float]:
+    """The start that was asked for, if it lies in a cell and in no wall."""
+    point = np.asarray(start, dtype=np.float32)  # as positions are kept
+    if point.shape != (2,) or not np.isfinite(point).all():
+        raise ValueError(f"start: must be two finite numbers, got {start}")
+    x, y = point.tolist()
+    (left, right), (bottom, top) = layout.bounds
+    if (round(x), round(y)) not in layout.cells:
+        raise ValueError(
+            f"start: ({x:g}, {y:g}) lies in no cell of {layout.name}, whose cells are the unit squares around "
+            f"whole numbers within x {left:g} to {right:g} and y {bottom:g} to {top:g}"
+        )
+    if (x, round(y)) in layout.vertical or (y, round(x)) in layout.horizontal:
+        raise ValueError(f"start: ({x:g}, {y:g}) lies in a wall of {layout.name}")
+    return x, y
+
+
 class Maze2D(gym.Env[np.ndarray, np.ndarray]):
     """A point in a maze: observation (x, y), action in [-1, 1]^2, reward 0, truncation after 50 steps.
 
@@ -143,10 +160,17 @@ class Maze2D(gym.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Start an episode at a random point of the start region; a seed restarts the generator."""
+        """Start an episode at a random point of the start region, or at `options["start"]`, a point (x, y).
+
+        A seed restarts the generator. A start outside all cells or in a wall is refused with a `ValueError`.
+        """
         super().reset(seed=seed, options=options)
+        start = (options or {}).get("start")
+        place = (
+            sample_start(self.layout, self.np_random) if start is None else given_start(self.layout, start)
+        )
         self._env_steps_left = HORIZON
-        return self._store(*sample_start(self.layout, self.np_random)), {}
+        return self._store(*place), {}
 
     def step(
         self, action: npt.ArrayLike

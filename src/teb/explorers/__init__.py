@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from teb.explorers import (
     apt,
+    becl,
     cesd,
     cic,
+    diayn,
     disagreement,
     eme,
     icm,
     lbs,
     liberty,
+    lsd,
     none,
     protorl,
     rnd,
+    smm,
     teb,
 )
 from teb.explorers.entry import Entry
@@ -30,6 +34,10 @@ REGISTRY: dict[str, Entry] = {
     "apt": apt.APT,
     "liberty": liberty.LIBERTY,
     "eme": eme.EME,
+    "diayn": diayn.DIAYN,
+    "smm": smm.SMM,
+    "lsd": lsd.LSD,
+    "becl": becl.BECL,
     "cesd": cesd.CESD,
     "cic": cic.CIC,
     "eta0": none.ETA0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,7 @@ from teb.explorers.entry import Entry
 from teb.maths.curiosity import disagreement
 from teb.maths.distances import safe_norm
 from teb.nets.memory import RunningMoments
-from teb.nets.mlp import Init, Mlp
+from teb.nets.mlp import Init, Linear, Mlp
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Disagreement(nn.Module):
         self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
         inputs = shapes.obs + shapes.action
         self.members = nn.ModuleList(
-            Mlp(inputs, config.hidden, shapes.obs, init=config.init) for _ in range(config.members)
+            Mlp(inputs, config.hidden, shapes.obs, layer=partial(Linear, init=config.init))
+            for _ in range(config.members)
         )
         self.moments = RunningMoments()
 

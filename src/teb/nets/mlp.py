@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -42,10 +42,15 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., blocks * outputs]."""
-        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-        if x.ndim == 2 and weight.shape[1] <= _NARROW:
-            return torch.addmm(bias, x, weight.T.contiguous())
-        return F.linear(x, weight, bias)
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return x W^T + b in the precision of x."""
+    weight, bias = weight.to(x.dtype), bias.to(x.dtype)
+    if x.ndim == 2 and weight.shape[1] <= _NARROW:
+        return torch.addmm(bias, x, weight.T.contiguous())
+    return F.linear(x, weight, bias)
 
 
 class Joined(nn.Module):
@@ -97,7 +102,7 @@ class Mlp(nn.Module):
 
     Products between hidden layers are in `compute` precision. The first layer reads raw observations and the last one
     says what is compared with them, so both are in float32, the first one if the input is `raw`, the last one unless
-    it is `wide`.
+    it is `wide`. `layer` builds each layer from its inputs and outputs.
     """
 
     def __init__(
@@ -110,11 +115,11 @@ class Mlp(nn.Module):
         *,
         raw: bool = True,
         wide: bool = False,
-        init: Init = "orthogonal",
+        layer: Callable[[int, int], Linear] = Linear,
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Linear(hidden if i else inputs, hidden, init=init) for i in range(depth))
-        self.last = Linear(hidden, outputs, init=init)
+        self.layers = nn.ModuleList(layer(hidden if i else inputs, hidden) for i in range(depth))
+        self.last = layer(hidden, outputs)
         self.compute = compute
         self.first_compute = torch.float32 if raw else compute
         self.last_compute = compute if wide else torch.float32

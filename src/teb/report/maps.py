@@ -35,35 +35,46 @@ def coverage_map(
         )
     visits = decode_first_visit(record.map)
     inside = inside_cells(record.map)
-    (left, right), (bottom, top) = record.map["bounds"]
-    place: dict[str, Any] = {
-        "origin": "lower",
-        "extent": (left, right, bottom, top),
-        "interpolation": "nearest",
-    }
-    ground = np.zeros((*inside.shape, 4))
-    ground[inside] = to_rgba(style.UNVISITED)
     shown = np.ma.masked_where(~inside | np.isnan(visits), visits / 1000)
     with style.applied():
-        ax.imshow(ground.swapaxes(0, 1), **place)
+        draw_ground(record.map, ax)
         image = ax.imshow(
             shown.T,
             cmap=style.TIME_COLOURS,
             vmin=0,
             vmax=(last_step or record.env_steps or 1) / 1000,
-            **place,
+            **_place(record.map),
         )
-        walls = LineCollection(
-            record.map["walls"], colors=style.INK, linewidths=1.6, capstyle="projecting", zorder=3
-        )
-        walls.set_clip_on(False)
-        ax.add_collection(walls, autolim=False)
-        ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
-        ax.set_axis_off()
+        draw_walls(record.map, ax)
         ax.set_title(_title(record, visits, inside, _slot_width(ax)))
         if colourbar:
             ax.figure.colorbar(image, ax=ax, label=COLOURBAR_LABEL, shrink=0.9)
     return image
+
+
+def draw_ground(map: Mapping[str, Any], ax: Axes, colour: str = style.UNVISITED) -> None:
+    """Fill the cells of a maze with one colour."""
+    inside = inside_cells(map)
+    cells = np.zeros((*inside.shape, 4))
+    cells[inside] = to_rgba(colour)
+    ax.imshow(cells.swapaxes(0, 1), **_place(map))
+
+
+def _place(map: Mapping[str, Any]) -> dict[str, Any]:
+    (left, right), (bottom, top) = map["bounds"]
+    return {"origin": "lower", "extent": (left, right, bottom, top), "interpolation": "nearest"}
+
+
+def draw_walls(map: Mapping[str, Any], ax: Axes, width: float = 1.6, zorder: float = 3) -> None:
+    """Draw the walls of a maze in axes that show the maze and nothing else."""
+    (left, right), (bottom, top) = map["bounds"]
+    walls = LineCollection(
+        map["walls"], colors=style.INK, linewidths=width, capstyle="projecting", zorder=zorder
+    )
+    walls.set_clip_on(False)
+    ax.add_collection(walls, autolim=False)
+    ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
+    ax.set_axis_off()
 
 
 def inside_cells(map: Mapping[str, Any]) -> NDArray[np.bool_]:

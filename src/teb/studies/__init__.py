@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from teb.studies import shaping
+from teb.studies import maze2d, shaping
 from teb.studies.plan import Study
 
 STUDIES: dict[str, Study] = {
+    "methods": maze2d.METHODS_STUDY,
     "shaping": shaping.GRID_STUDY,
     "shaping-long": shaping.LONG,
     "particles": shaping.PARTICLES,
