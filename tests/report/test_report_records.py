@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,13 @@ def test_of_equal_duplicates_the_later_line_stays(tmp_path, raw):
     path = write_lines(tmp_path / "r.jsonl", raw(), raw(final={"coverage": 0.7}))
     with pytest.warns(RecordWarning, match="r.jsonl:1: left out"):
         assert read_registry(path)[0].final["coverage"] == 0.7
+
+
+def test_a_run_made_longer_takes_the_place_of_its_shorter_self_silently(tmp_path, raw):
+    path = write_lines(tmp_path / "r.jsonl", raw(env_steps=8000), raw(env_steps=4000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [record.env_steps for record in read_registry(path)] == [8000]
 
 
 def test_an_absent_registry_is_an_error(tmp_path):

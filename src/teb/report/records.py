@@ -99,10 +99,11 @@ def read_record(run_folder: Path) -> Record:
 
 
 def read_registry(path: Path) -> list[Record]:
-    """Read a registry (one record per line); leave out damaged lines and older duplicates with a warning.
+    """Read a registry (one record per line); leave out damaged lines and duplicates with a warning.
 
-    Two records are duplicates when env, method, label, config_hash and seed agree. A finished one wins over
-    an unfinished one, then the longer one, then the one started later, then the later line.
+    Two records are of one run when env, method, label, config_hash and seed agree. A finished one wins over
+    an unfinished one, then the longer one, then the one started later, then the later line. A run that was made
+    longer takes the place of its shorter self without a word.
     """
     path = Path(path)
     if not path.is_file():
@@ -119,12 +120,13 @@ def read_registry(path: Path) -> list[Record]:
         key = (record.env, record.method, record.label, record.config_hash, record.seed)
         if key in kept:
             older, newer = sorted([kept[key], (number, record)], key=lambda item: (*_age(item[1]), item[0]))
-            warnings.warn(
-                f"{path}:{older[0]}: left out, {record.label} on {record.env} seed {record.seed} "
-                f"stands again at line {newer[0]} (same configuration; finished, longer or newer)",
-                RecordWarning,
-                stacklevel=2,
-            )
+            if not (older[1].finished and older[1].env_steps < newer[1].env_steps):
+                warnings.warn(
+                    f"{path}:{older[0]}: left out, {record.label} on {record.env} seed {record.seed} "
+                    f"stands again at line {newer[0]} (same configuration; finished or newer)",
+                    RecordWarning,
+                    stacklevel=2,
+                )
             kept[key] = newer
         else:
             kept[key] = (number, record)
