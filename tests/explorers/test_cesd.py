@@ -352,8 +352,8 @@ def test_smaller_value_is_that_of_the_same_member() -> None:
     for critic in (learner.critic, learner.target_critic):
         set_constants(critic, levels)
     member = torch.arange(64) % K
-    _, metrics = learner.critic_loss(windows, torch.zeros(64, 1), generator(), member)
-    assert float(metrics["q_target"]) == pytest.approx(0.97**3 * float(levels.amin(1).mean()), rel=1e-5)
+    _, metrics = learner.critic_loss(windows, torch.ones(64, 1), generator(), member)
+    assert float(metrics["q_target"]) == pytest.approx(1 + 0.97**3 * float(levels.amin(1).mean()), rel=1e-5)
     loss, _ = learner.actor_loss(windows, generator())
     expected = -float((windows.skill @ levels.amin(1)).mean()) / K
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-5)
@@ -437,6 +437,16 @@ def test_what_the_task_asks_to_see_is_logged() -> None:
     assert parts == pytest.approx(float(metrics["bonus_mean"]), rel=1e-5)
     assert float(metrics["bonus_min"]) == 0 < float(metrics["bonus_mean"]) < float(metrics["bonus_max"])
     assert {"contrast_loss", "closing_loss", "particle_variance"} <= metrics.keys()
+
+
+def test_embeddings_and_prototypes_step_once_at_rates_of_their_own() -> None:
+    agent = small_agent("cesd", contrast_lr=0.02, prototype_lr=0.03)
+    explorer: Any = agent.explorer
+    before = snapshot(explorer)
+    agent.update(batch_for(agent, 0), 0)
+    moved = {name: float((value - before[name]).abs().max()) for name, value in snapshot(explorer).items()}
+    assert moved["contrast.state.last.weight"] == pytest.approx(0.02, rel=0.01)
+    assert moved["prototypes"] == pytest.approx(0.03, rel=0.01)
 
 
 def test_each_skill_learns_what_its_own_member_is_paid_for() -> None:

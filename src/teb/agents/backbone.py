@@ -54,7 +54,7 @@ class Backbone(nn.Module):
 
     Arguments named `x` are encoded observations with the skill appended, see `encode`. A critic is a module
     (x, action) -> both values, [B, 2]. One of several members also takes the member that each row wants, [B]; where
-    none is named it is the member of the row's skill.
+    none is named it is the member of the row's skill. Its `loss_scale` multiplies both losses that run through it.
     """
 
     def __init__(
