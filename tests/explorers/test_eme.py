@@ -208,9 +208,11 @@ def test_slow_copy_stands_behind_the_target_and_follows() -> None:
     with torch.no_grad():
         last(module.embed).weight.add_(torch.randn(last(module.embed).weight.shape, generator=generator()))
     assert torch.equal(module.target(BATCH, EVERY, ORDER, policy, generator()), before)
-    gap = (last(module.embed).weight - last(module.slow_embed).weight).detach().clone()
+    kept = last(module.embed).weight.detach().clone()
+    gap = kept - last(module.slow_embed).weight.detach()
     module.after_step(BATCH, policy, generator())
     assert torch.allclose(last(module.embed).weight - last(module.slow_embed).weight, 0.75 * gap, atol=1e-6)
+    assert torch.equal(last(module.embed).weight, kept), "it is the slow copy that moves"
     declared = {id(p) for group in module.parameter_groups() for p in group["params"]}
     assert not declared & {id(p) for p in module.slow_embed.parameters()}
 

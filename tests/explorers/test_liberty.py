@@ -222,11 +222,13 @@ def test_slow_copy_stands_behind_the_target_and_follows() -> None:
     assert module.slow_embed is not None
     with torch.no_grad():
         last(module.embed).weight.add_(0.5)
-    gap = (last(module.embed).weight - last(module.slow_embed).weight).detach().clone()
+    kept = last(module.embed).weight.detach().clone()
+    gap = kept - last(module.slow_embed).weight.detach()
     assert torch.equal(module.following(BATCH.next1_obs), module.slow_embed(BATCH.next1_obs).detach())
     assert not torch.equal(module.following(BATCH.next1_obs), module.embed(BATCH.next1_obs).detach())
     module.after_step(BATCH, policy, generator())
     assert torch.allclose(last(module.embed).weight - last(module.slow_embed).weight, 0.75 * gap, atol=1e-6)
+    assert torch.equal(last(module.embed).weight, kept), "it is the slow copy that moves"
     declared = {id(p) for group in module.parameter_groups() for p in group["params"]}
     assert not declared & {id(p) for p in module.slow_embed.parameters()}
 

@@ -38,9 +38,9 @@ def norms(rows: Tensor) -> Tensor:
 
 
 def test_prototypes_have_unit_length_whenever_scores_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = small_agent("protorl")
+    agent = small_agent("protorl", embedding=32)
     module: Any = agent.explorer
-    lengths: list[Tensor] = []
+    lengths, first = list[Tensor](), module.prototypes.detach().clone()
     draw = protorl.drawn_by_score
 
     def spy(scores: Tensor, rng: torch.Generator) -> Tensor:
@@ -55,7 +55,7 @@ def test_prototypes_have_unit_length_whenever_scores_are_taken(monkeypatch: pyte
         agent.update(batch, 0)
     for found in lengths:
         assert torch.allclose(found, torch.ones_like(found), atol=1e-6)
-    assert not torch.allclose(module.prototypes, small_agent("protorl").explorer.prototypes)  # pyright: ignore[reportAttributeAccessIssue]
+    assert not torch.allclose(module.prototypes, first)
 
 
 def test_loss_is_the_cross_entropy_of_projected_starts_and_balanced_ends() -> None:
@@ -91,11 +91,12 @@ def test_target_follows_at_its_rate_and_gets_no_gradient() -> None:
     module = explorer()
     with torch.no_grad():
         module.embed.weight.add_(1.0)
-    gap = (module.embed.weight - module.target_embed.weight).detach().clone()
+    gap, kept = (module.embed.weight - module.target_embed.weight).detach(), snapshot(module.embed)
     for _ in range(7):
         module.after_step(BATCH, policy, generator())
     left = module.embed.weight - module.target_embed.weight
     assert torch.allclose(left, 0.95**7 * gap, atol=1e-6)
+    assert torch.equal(module.embed.weight, kept["weight"]), "it is the target that moves"
     declared = {id(p) for group in module.parameter_groups() for p in group["params"]}
     assert not declared & {id(p) for p in module.target_embed.parameters()}
     assert not any(p.requires_grad for p in module.target_embed.parameters())
