@@ -76,6 +76,16 @@ def test_bfloat16_computation_hands_out_float32_near_the_exact_result(
     assert not torch.equal(found, expected), "nothing was computed in bfloat16"
 
 
+def test_large_values_come_in_fine_steps_although_the_layers_before_are_in_bfloat16() -> None:
+    critic = TwinCritic(4, 64, torch.bfloat16)
+    with torch.no_grad():
+        for head in (critic.value1, critic.value2):
+            head.bias.fill_(50.0)
+    values = critic(torch.randn(64, 2), torch.randn(64, 2)).detach()
+    assert not torch.equal(values.bfloat16().float(), values)
+    assert len(values.unique()) > 100
+
+
 def test_noise_of_acting_is_not_clipped_and_noise_of_updates_is() -> None:
     rng = torch.Generator().manual_seed(0)
     mean = torch.zeros(4000, 2)

@@ -1,4 +1,7 @@
-"""Actor and twin critic of URLB's DDPG on state vectors, with the skill beside the observation."""
+"""Actor and twin critic of URLB's DDPG on state vectors, with the skill beside the observation.
+
+The last layer of each is in float32: in bfloat16 values above 32 would come in steps of 0.25.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Actor(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, D + K] -> [B, A], float32."""
         h = torch.relu(self.hidden(self.trunk(x)))
-        return torch.tanh(self.mean(h).float())
+        return torch.tanh(self.mean(h.float()))
 
 
 class TwinCritic(nn.Module):
@@ -41,8 +44,8 @@ class TwinCritic(nn.Module):
     def forward(self, x: Tensor, action: Tensor) -> Tensor:
         """[B, D + K] and [B, A] -> both values, [B, 2], float32."""
         h = torch.relu(self.hidden(self.trunk(torch.cat([x, action], -1))))
-        h1, h2 = h.chunk(2, -1)
-        return torch.cat([self.value1(h1), self.value2(h2)], -1).float()
+        h1, h2 = h.float().chunk(2, -1)
+        return torch.cat([self.value1(h1), self.value2(h2)], -1)
 
 
 class _StraightThroughClamp(torch.autograd.Function):
