@@ -140,6 +140,14 @@ def test_queue_fills_by_one_embedding_per_prototype_and_wraps_around() -> None:
     assert torch.allclose(norms(module.queue.stored), torch.ones(64), atol=1e-5)
 
 
+def test_a_queue_that_is_no_multiple_of_the_prototypes_wraps_as_well() -> None:
+    module = explorer(queue=40)
+    for seed in range(3):
+        module.reward(random_batch(seed), policy, generator(seed))
+    assert int(module.queue.pushed) == 48
+    assert torch.allclose(norms(module.queue.stored), torch.ones(40), atol=1e-5)
+
+
 def test_paying_twice_moves_the_queue_twice() -> None:
     module = explorer()
     rng = generator()
@@ -200,7 +208,7 @@ def test_assignments_of_neighbouring_states_are_learnt_to_agree() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"queue": 100}, "queue: must be a multiple of prototypes = 512, got 100"),
+        ({"queue": 100}, "queue: must be at least prototypes = 512, got 100"),
         ({"neighbour": 4096}, "neighbour: must be at most queue = 2048, got 4096"),
         ({"temperature": 0.0}, "temperature: must be above 0"),
         ({"nstep_mode": "all"}, "nstep_mode: must be one of window, sum, one"),

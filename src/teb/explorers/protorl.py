@@ -35,7 +35,7 @@ class ProtoRlConfig:
     prototypes: int = 512
     """Number of prototypes, each of which picks one embedding of a batch for the queue (URLB)."""
     queue: int = 2048
-    """Embeddings in the queue, a multiple of `prototypes` (URLB)."""
+    """Embeddings in the queue, at least `prototypes`; a multiple of it there (URLB)."""
     temperature: float = 0.1
     """Of scores and assignments (URLB)."""
     sinkhorn_iterations: int = 3
@@ -63,8 +63,8 @@ class ProtoRlConfig:
         in_range("eta", self.eta, 0.0, 1e6)
         in_range("sinkhorn_iterations", self.sinkhorn_iterations, 0, 1000)
         in_range("target_rate", self.target_rate, 0.0, 1.0)
-        if self.queue % self.prototypes:
-            raise ValueError(f"queue: must be a multiple of prototypes = {self.prototypes}, got {self.queue}")
+        if self.queue < self.prototypes:
+            raise ValueError(f"queue: must be at least prototypes = {self.prototypes}, got {self.queue}")
         if self.neighbour > self.queue:
             raise ValueError(f"neighbour: must be at most queue = {self.queue}, got {self.neighbour}")
 
