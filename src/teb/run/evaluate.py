@@ -25,10 +25,10 @@ def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
         raise RunError(f"{folder} has no checkpoint yet")
     task, agent = build(config)
     agent.load(loaded.state["run"]["agent"])
-    returns = [
-        play(task, agent, child_seed(seed, "evaluation", number) % 2**31) for number in range(episodes)
-    ]
+    played = [play(task, agent, child_seed(seed, "evaluation", number) % 2**31) for number in range(episodes)]
     task.env.close()
+    returns = [episode_return for episode_return, _ in played]
+    said = {name: [float(of_episode[name]) for _, of_episode in played] for name in played[0][1]}
     result = {
         "env_steps": loaded.env_steps,
         "episodes": episodes,
@@ -37,24 +37,25 @@ def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
         "return_std": float(np.std(returns)),
         "returns": returns,
         **task.meter.metrics(),
+        **{name: float(np.mean(values)) for name, values in said.items()},
     }
     write_record(folder / "eval.json", result)
     return result
 
 
-def play(task: Task, agent: Agent, seed: int) -> float:
-    """One episode with the mean action; its return."""
+def play(task: Task, agent: Agent, seed: int) -> tuple[float, dict[str, float]]:
+    """One episode with the mean action; its return, and what the task's meter says of it."""
     obs, _ = task.env.reset(seed=seed)
     task.meter.observe(obs, 0)
     skill = agent.skills.draw(np.random.default_rng(child_seed(seed, "skill")))
-    total, steps, ended = 0.0, 0, False
+    total, steps, ended, info = 0.0, 0, False, {}
     while not ended:
-        obs, reward, terminated, truncated, _ = task.env.step(agent.act(obs, skill, steps, explore=False))
+        obs, reward, terminated, truncated, info = task.env.step(agent.act(obs, skill, steps, explore=False))
         steps += 1
         task.meter.observe(obs, steps)
         total += float(reward)
         ended = terminated or truncated
-    return total
+    return total, task.meter.end_episode(info)
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
