@@ -111,6 +111,14 @@ def test_physics_stay_and_pixels_change(
 
 
 @drawn
+@pytest.mark.parametrize("kind", ["light", "camera"])
+def test_edits_show_at_once(kind: str, stage: Stage) -> None:
+    frames, _ = stage.film(kind, dynamic=True, steps=1)
+    load_mujoco().mj_forward(stage.model, stage.data)
+    np.testing.assert_array_equal(stage.canvas.draw(stage.data), frames[-1])
+
+
+@drawn
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_seeds_decide_the_pictures(kind: str, stage: Stage) -> None:
     frames = [stage.film(kind, dynamic=True, steps=3)[0] for _ in range(2)]

@@ -18,11 +18,15 @@ from teb.envs.rendering import BACKENDS, SIZE, Canvas, choose_backend, load_mujo
 
 SCENE = """
 <mujoco>
+  <asset>
+    <texture name="paint" type="2d" builtin="flat" rgb1="{colour}" width="8" height="8"/>
+    <material name="paint" texture="paint"/>
+  </asset>
   <worldbody>
     <light pos="1 0 3" dir="-0.3 0 -1" castshadow="true"/>
     <camera name="above" pos="0 -1.5 2" xyaxes="1 0 0 0 0.8 0.6"/>
     <geom type="plane" size="2 2 0.1" rgba="0.8 0.8 0.8 1"/>
-    <geom type="box" pos="0.3 0.2 0.3" size="0.2 0.1 0.3" rgba="{colour} 1"/>
+    <geom type="box" pos="0.3 0.2 0.3" size="0.2 0.1 0.3" material="paint"/>
   </worldbody>
 </mujoco>
 """
@@ -145,7 +149,7 @@ def test_a_picture_is_a_copy(canvases: list[Canvas]) -> None:
     canvases.append(Canvas(model, "above"))
     first = canvases[0].draw(data)
     kept = first.copy()
-    model.geom_rgba[:] = 0.0, 1.0, 0.0, 1.0
+    model.mat_rgba[:] = 0.0, 0.0, 0.0, 1.0
     assert (canvases[0].draw(data) != kept).any()
     np.testing.assert_array_equal(first, kept)
 
@@ -160,6 +164,7 @@ def test_canvases_live_side_by_side_and_outlive_each_other(canvases: list[Canvas
     assert (alone != other).any()
     np.testing.assert_array_equal(canvases[0].draw(red_data), alone)
     np.testing.assert_array_equal(canvases[1].draw(blue_data), other)
+    canvases[0].draw(red_data)  # the one that is closed is not the one that drew last
     canvases[1].close()
     canvases[1].close()
     np.testing.assert_array_equal(canvases[0].draw(red_data), alone)
@@ -193,7 +198,7 @@ def test_balls_are_drawn_and_leave_no_trace(canvases: list[Canvas]) -> None:
 
 @DRAWING
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_process_that_forgets_to_close_ends_in_silence(backend: str) -> None:
+def test_canvases_outlive_others_and_a_process_that_forgets_them_ends_in_silence(backend: str) -> None:
     if not works(backend):
         pytest.skip(f"{backend} does not work here")
     source = f"""
@@ -202,10 +207,12 @@ mujoco = load_mujoco()
 model = mujoco.MjModel.from_xml_string('''{SCENE.format(colour=RED)}''')
 data = mujoco.MjData(model)
 mujoco.mj_forward(model, data)
-canvases = [Canvas(model, "above") for _ in range(2)]
-first = canvases[0].draw(data)
+canvases = [Canvas(model, "above") for _ in range(3)]
+first = [canvas.draw(data) for canvas in canvases][0]
 canvases.pop().close()
 assert (canvases[0].draw(data) == first).all() and first.any()
+canvases.pop(0).close()
+assert (canvases[0].draw(data) == first).all()
 """
     environment = {name: value for name, value in os.environ.items() if name != "PYOPENGL_PLATFORM"}
     done = subprocess.run(

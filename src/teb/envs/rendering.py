@@ -170,8 +170,9 @@ class Canvas:
 
     def close(self) -> None:
         """Free the context; nothing can be drawn any more."""
-        if self._gl is None or _dies_with_others(self._gl):
+        if self._gl is None:
             return
+        self._gl.make_current()  # or the context's objects would be looked for, and freed, in another one
         self._context.free()
         self._gl.free()
         self._gl = None
@@ -181,26 +182,16 @@ Ball = tuple[npt.ArrayLike, float, Sequence[float]]
 """Something to draw that the model does not contain: centre, radius, red-green-blue."""
 
 _OPEN: WeakSet[Canvas] = WeakSet()
-_KEPT: list[Canvas] = []
 
 
 def _close_at_exit(canvas: Canvas) -> None:
-    """EGL complains about contexts that are freed after its own end; what is registered last runs first.
-
-    Canvases of OSMesa are kept to the end: closing one would turn all others black.
-    """
+    """EGL complains about contexts that are freed after its own end; what is registered last runs first."""
     if not _OPEN:
         atexit.unregister(_close_all)
         atexit.register(_close_all)
     _OPEN.add(canvas)
-    if _dies_with_others(canvas._gl):
-        _KEPT.append(canvas)
 
 
 def _close_all() -> None:
     for canvas in list(_OPEN):
         canvas.close()
-
-
-def _dies_with_others(gl: Any) -> bool:
-    return "osmesa" in type(gl).__module__
