@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Literal
-from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +112,6 @@ class Canvas:
         if problem:
             raise ValueError(problem)
         mujoco = load_mujoco()
-
         self.model = model
         self.scene = mujoco.MjvScene(model, maxgeom=2000)
         self._option = mujoco.MjvOption()
@@ -135,7 +133,6 @@ class Canvas:
         into no model.
         """
         mujoco = load_mujoco()
-
         self._gl.make_current()
         mujoco.mjv_updateScene(
             self.model, data, self._option, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, self.scene
@@ -148,7 +145,6 @@ class Canvas:
 
     def _add(self, ball: Ball) -> None:
         mujoco = load_mujoco()
-
         centre, radius, rgb = ball
         mujoco.mjv_initGeom(
             self.scene.geoms[self.scene.ngeom],
@@ -163,7 +159,6 @@ class Canvas:
     def upload(self, textures: Sequence[int]) -> None:
         """Hand textures of the model that were rewritten to the graphics card."""
         mujoco = load_mujoco()
-
         self._gl.make_current()
         for texture in textures:
             mujoco.mjr_uploadTexture(self.model, self._context, texture)
@@ -176,12 +171,14 @@ class Canvas:
         self._context.free()
         self._gl.free()
         self._gl = None
+        _OPEN.discard(self)
 
 
 Ball = tuple[npt.ArrayLike, float, Sequence[float]]
 """Something to draw that the model does not contain: centre, radius, red-green-blue."""
 
-_OPEN: WeakSet[Canvas] = WeakSet()
+_OPEN: set[Canvas] = set()
+"""Kept until they are closed: one that was collected would be freed in whichever context drew last."""
 
 
 def _close_at_exit(canvas: Canvas) -> None:
@@ -193,5 +190,5 @@ def _close_at_exit(canvas: Canvas) -> None:
 
 
 def _close_all() -> None:
-    for canvas in list(_OPEN):
+    for canvas in tuple(_OPEN):
         canvas.close()
