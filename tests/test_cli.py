@@ -65,6 +65,9 @@ MISTAKES = {
     "train maze3d/square-a teb": "unknown family 'maze3d' in 'maze3d/square-a'; did you mean 'maze2d'?",
     "train square-a teb": "env: must look like family/name, got 'square-a'; did you mean 'maze2d/square-a'?",
     "train gym/CartPole-v1 teb": "gym/CartPole-v1 has Discrete actions; supported are",
+    "train metaworld/box-close teb --reward-mode shaped": "--reward-mode",
+    "train metaworld/box-close teb --distract-scale 1": "distract_scale: must lie in [0, 0.3], got 1.0",
+    "train metaworld/box-closed teb": "did you mean 'box-close'?",
     "train gym/Pendulumm-v1 teb": "did you mean 'gym/Pendulum-v1'?",
     f"{TRAIN} --lr -1": "lr: must be above 0, got -1.0",
     f"{TRAIN} --lr nan": "lr: must be above 0, got nan",
@@ -175,6 +178,30 @@ def test_the_process_ends_as_the_command_does(encoding: str) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "teb: --batch-size: expected a whole number, got 'abc'\n"
+
+
+def test_without_the_simulator_all_else_works_and_one_line_says_what_to_install(tmp_path: Path) -> None:
+    source = """
+import sys
+sys.modules.update(metaworld=None, mujoco=None)
+from teb.cli import run_command
+quick = "--steps 10 --log-every 10 --threads 1".split()
+print(run_command(["list"]), run_command(["train", "maze2d/square-a", "uniform", *quick, "--out", "run"]))
+sys.exit(run_command(["train", "metaworld/box-close", "uniform", *quick]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source],
+        env={**os.environ, "PYTHONPATH": str(Path(teb.__file__).parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stdout.endswith("0 0\n")
+    assert done.stderr.splitlines()[-1] == (
+        'teb: metaworld/box-close needs Meta-World: pip install "teb[metaworld]"'
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "results.jsonl"}
 
 
 # --- help and lists -----------------------------------------------------------------------------------------------

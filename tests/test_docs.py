@@ -121,7 +121,7 @@ def test_there_are_commands_to_check_and_all_are_known() -> None:
 def known_options() -> frozenset[str]:
     """Every option that some command's help names."""
     asked = [[name, "--help"] for name in COMMANDS]
-    asked.append(["train", "gym/Pendulum-v1", "uniform", "--help"])
+    asked.extend(["train", env, "uniform", "--help"] for env in ("gym/Pendulum-v1", "metaworld/box-close"))
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
     helped = io.StringIO()
     for words in asked:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import ctypes.util
 import os
 import shutil
+import sys
+from importlib import util
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from packaging.requirements import Requirement
 
 from teb import doctor
 from teb.doctor import Check
+from teb.envs import rendering
 
 
 def test_the_report_is_complete_and_finds_no_problem_here() -> None:
@@ -106,19 +108,27 @@ def test_a_folder_that_cannot_be_written_is_a_problem(
 
 
 @pytest.mark.parametrize(
-    ("chosen", "libraries", "status", "advice"),
+    ("chosen", "working", "status", "text", "advice"),
     [
-        ("", ["EGL"], "ok", ""),
-        ("", [], "note", "libosmesa6"),
-        ("osmesa", ["EGL"], "note", "libosmesa6"),
-        ("EGL", ["EGL"], "ok", ""),
+        ("", ["egl", "osmesa"], "ok", "egl, osmesa loads, MUJOCO_GL not set", ""),
+        ("", [], "note", "no backend loads, MUJOCO_GL not set", "libosmesa6"),
+        ("osmesa", ["egl"], "note", "egl loads, MUJOCO_GL=osmesa", "apt-get install libosmesa6"),
+        ("EGL", ["egl"], "ok", "egl loads, MUJOCO_GL=EGL", ""),
     ],
 )
 def test_rendering(
-    chosen: str, libraries: list[str], status: str, advice: str, monkeypatch: pytest.MonkeyPatch
+    chosen: str, working: list[str], status: str, text: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(util, "find_spec", lambda name: name)
+    monkeypatch.delitem(sys.modules, "mujoco", raising=False)
     monkeypatch.setenv("MUJOCO_GL", chosen)
-    monkeypatch.setattr(ctypes.util, "find_library", lambda name: name if name in libraries else None)
+    monkeypatch.setattr(rendering, "works", lambda backend: backend in working)
     check = doctor._rendering()
-    assert check.status == status
+    assert (check.status, check.text) == (status, text)
     assert advice in check.advice
+
+
+def test_rendering_without_mujoco_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    assert doctor._rendering().status == "note"

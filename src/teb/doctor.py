@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import os
 import platform
 import shutil
@@ -19,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from teb.envs import rendering
+
 Status = Literal["ok", "note", "problem"]
 
 OLDEST, NEWEST = (3, 11), (3, 13)
@@ -27,16 +28,9 @@ LOW_MEMORY, LOW_DISK, NO_DISK = 2 * GIB, 5 * GIB, GIB // 10
 
 OPTIONAL = {
     "tensorboard": 'curves while training: pip install "teb[log]"',
-    "mujoco": "simulated robots: pip install mujoco",
-    "metaworld": "manipulation tasks: pip install metaworld",
+    "mujoco": 'simulated robots: pip install "teb[metaworld]"',
+    "metaworld": 'manipulation tasks: pip install "teb[metaworld]"',
 }
-
-RENDERERS = {
-    "egl": ("EGL", "apt-get install libegl1 libegl-mesa0 libgl1-mesa-dri"),
-    "osmesa": ("OSMesa", "apt-get install libosmesa6"),
-    "glfw": ("GL", "apt-get install libgl1, and a display"),
-}
-"""Value of MUJOCO_GL: the library it loads, and how to get it."""
 
 STYLES: dict[Status, str] = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
@@ -52,7 +46,7 @@ class Check:
 
 
 def report() -> list[Check]:
-    """Look at everything; takes about a second, most of it for the measured matrix products."""
+    """Look at everything; takes a few seconds, for measured matrix products and pictures that are tried."""
     checks = [_python(), *_packages()]
     torch, broken = _load_torch()
     if torch is None:
@@ -232,20 +226,15 @@ def _disk(folder: Path) -> Check:
 
 
 def _rendering() -> Check:
-    """MuJoCo's ways to draw without a window; only pixel tasks need one."""
-    chosen = os.environ.get("MUJOCO_GL", "").lower()
-    found = [backend for backend, (library, _) in RENDERERS.items() if ctypes.util.find_library(library)]
-    if "glfw" in found and sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        found.remove("glfw")
-    setting = f"MUJOCO_GL={chosen}" if chosen else "MUJOCO_GL not set"
-    text = f"{', '.join(found) or 'no backend'} found, {setting}"
-    if chosen in RENDERERS and chosen not in found:
-        return Check(
-            "rendering", "note", text, f"only needed for pixel tasks; {chosen}: {RENDERERS[chosen][1]}"
-        )
-    if not found:
-        ways = "; ".join(f"{backend}: {RENDERERS[backend][1]}" for backend in ("egl", "osmesa"))
-        return Check("rendering", "note", text, f"only needed for pixel tasks; {ways}")
+    """MuJoCo's ways to draw without a display, each of them tried; only pixel tasks need one."""
+    if util.find_spec("mujoco") is None:
+        return Check("rendering", "note", "MuJoCo is not installed", "only needed for pixel tasks")
+    chosen = os.environ.get("MUJOCO_GL", "")
+    loading = [backend for backend in rendering.BACKENDS if rendering.works(backend)]
+    text = f"{', '.join(loading) or 'no backend'} loads, MUJOCO_GL{f'={chosen}' if chosen else ' not set'}"
+    problem = rendering.choose_backend()
+    if problem:
+        return Check("rendering", "note", text, f"only needed for pixel tasks; {problem}")
     return Check("rendering", "ok", text)
 
 

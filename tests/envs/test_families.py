@@ -39,7 +39,8 @@ def test_family_configs_are_frozen_with_defaults(family: str) -> None:
 
 @pytest.mark.parametrize("env_id", EXAMPLES)
 def test_every_task_keeps_the_contract(env_id: str) -> None:
-    env, meter, headline = make_task(env_id)
+    env, meter, headline, frame_stack = make_task(env_id)
+    assert frame_stack == 1
     seen, acted = env.observation_space, env.action_space
     assert isinstance(seen, gym.spaces.Box) and isinstance(acted, gym.spaces.Box)
     assert len(seen.shape) == len(acted.shape) == 1
@@ -52,6 +53,7 @@ def test_every_task_keeps_the_contract(env_id: str) -> None:
     assert obs.dtype == np.float32 and obs in seen
     assert type(reward) is float and type(terminated) is bool and type(truncated) is bool
     meter.observe(obs, 1)
+    assert meter.end_episode({}) == {}
     assert headline == "episode_return" or headline in meter.metrics()
 
 

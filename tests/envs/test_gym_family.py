@@ -66,8 +66,8 @@ def pendulum_episode(env: gym.Env[Any, Any], seed: int, actions: npt.NDArray[np.
 
 
 def test_pendulum_becomes_a_task() -> None:
-    env, meter, headline = make_gym_task("Pendulum-v1", GymConfig())
-    assert headline == "episode_return"
+    env, meter, headline, frame_stack = make_gym_task("Pendulum-v1", GymConfig())
+    assert headline == "episode_return" and frame_stack == 1
     assert meter.metrics() == {} and meter.record() == {} and meter.state() == {}
     meter.observe(env.reset(seed=0)[0], 0)
     meter.load({})
@@ -137,6 +137,23 @@ def test_observations_are_cast_to_float32(register: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((96, 120, 3), (3, 84, 84)), ((3, 64, 64), (3, 64, 64)), ((84, 84, 1), (1, 84, 84))],
+)
+def test_pictures_become_frames_of_bytes(
+    register: Any, shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    name = register(observation_space=spaces.Box(0, 255, shape, np.uint8))
+    env, _, _, frame_stack = make_gym_task(name, GymConfig())
+    assert frame_stack == 3 and make_gym_task(name, GymConfig(frame_stack=2)).frame_stack == 2
+    assert env.observation_space == spaces.Box(0, 255, expected, np.uint8)
+    assert env.reset(seed=0)[0] in env.observation_space
+    assert env.step(np.zeros(2, dtype=np.float32))[0] in env.observation_space
+    with pytest.raises(ValueError, match="frame_stack: must be above 0, got 0"):
+        GymConfig(frame_stack=0)
+
+
+@pytest.mark.parametrize(
     ("action", "message"),
     [
         ([np.nan, 0.0], r"action: must not be NaN, got \[nan, 0.0\]"),
@@ -160,7 +177,7 @@ def test_bad_actions_are_refused(register: Any, action: list[float], message: st
         ({"observation_space": spaces.Dict(x=VECTOR)}, "Dict observations"),
         ({"observation_space": spaces.Discrete(5)}, "Discrete observations"),
         (
-            {"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)},
+            {"observation_space": spaces.Box(0.0, 1.0, (8, 8, 3))},
             r"Box observations of shape \(8, 8, 3\)",
         ),
     ],
@@ -168,7 +185,9 @@ def test_bad_actions_are_refused(register: Any, action: list[float], message: st
 def test_unfit_spaces_are_refused_and_closed(register: Any, unfit: dict[str, Any], found: str) -> None:
     closed = Recorder.closed
     name = register(**unfit)
-    with pytest.raises(ValueError, match=f"^gym/Recorder-v0 has {found}; supported are 1-D Box .*$"):
+    with pytest.raises(
+        ValueError, match=f"^gym/Recorder-v0 has {found}; supported are 1-D Box observations and .*$"
+    ):
         make_gym_task(name, GymConfig())
     assert Recorder.closed == closed + 1
 

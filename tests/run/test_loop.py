@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Probe(gym.Env[np.ndarray, np.ndarray]):
         self.steps += 1
         over = self.t == self.length
         obs, reward = self.spoil(self.steps, self.obs(), 1.0)
-        return obs, reward, over and self.terminal, over and not self.terminal, {}
+        return obs, reward, over and self.terminal, over and not self.terminal, {"step": self.steps}
 
     def obs(self) -> np.ndarray:
         return np.array([self.episode, self.t], np.float32)
@@ -91,9 +91,14 @@ class CountingMeter:
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, list[float]]] = []
+        self.ends: list[Mapping[str, Any]] = []
 
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
         self.seen.append((env_steps, obs.tolist()))
+
+    def end_episode(self, info: Mapping[str, Any]) -> dict[str, float]:
+        self.ends.append(info)
+        return {}
 
     def metrics(self) -> dict[str, float]:
         return {"seen": float(len(self.seen))}
@@ -336,6 +341,13 @@ def test_the_meter_sees_resets_and_steps_with_their_time(sides: MakeSides) -> No
         expected += [(t, [t // 10, 0])] * (t % 10 == 0)
         expected += [(t + 1, [t // 10, t % 10 + 1])]
     assert made.meter.seen == expected
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_meter_hears_of_each_end_with_the_last_step_s_info(sides: MakeSides, terminal: bool) -> None:
+    made = sides(steps=35, seed_steps=100, terminal=terminal)
+    made.go()
+    assert made.meter.ends == [{"step": 10}, {"step": 20}, {"step": 30}]
 
 
 def test_rows_hold_counts_returns_measures_and_the_latest_metrics(sides: MakeSides) -> None:

@@ -1,6 +1,7 @@
 """The environments: families of tasks, found by ids of the form `family/name`.
 
-Importing this package also registers the mazes with Gymnasium, as `teb/Maze2D-square-a-v0` and so on.
+Importing this package also registers mazes and manipulation tasks with Gymnasium, as `teb/Maze2D-square-a-v0`,
+`teb/MetaWorld-box-close-v0` and so on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from teb.envs.gym import GymConfig, make_gym_task
 from teb.envs.layouts import load_layouts
 from teb.envs.maze2d import Maze2DConfig, make_maze_task, register_mazes
+from teb.envs.metaworld import TASKS, MetaWorldConfig, make_metaworld_task, register_metaworld
 from teb.envs.naming import did_you_mean
 from teb.envs.protocol import Meter, Task
 
@@ -43,8 +45,15 @@ FAMILIES: dict[str, Family] = {
         GymConfig,
         make_gym_task,
         (),
-        "any Gymnasium id with a vector to observe and bounded continuous actions",
+        "any Gymnasium id with a vector or a picture to observe and bounded continuous actions",
         "Towers et al. 2024",
+    ),
+    "metaworld": Family(
+        MetaWorldConfig,
+        make_metaworld_task,
+        TASKS,
+        "a robot arm manipulates objects, seen from pixels; measured by success",
+        "Yu et al. 2019",
     ),
 }
 
@@ -80,3 +89,4 @@ def make_task(env_id: str, config: Any = None) -> Task:
 
 
 register_mazes()
+register_metaworld()

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with a vector to observe and bounded continuous actions, as `gym/<id>`."""
+"""Any Gymnasium environment with a vector or a picture to observe and bounded continuous actions, as `gym/<id>`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
+from teb.checks import positive
 from teb.envs.naming import did_you_mean
 from teb.envs.nometer import NoMeter
+from teb.envs.pixels import Frames, is_image
 from teb.envs.protocol import Task
 
-_SUPPORTED = "supported are 1-D Box observations with finite 1-D Box actions"
+_SUPPORTED = "supported are 1-D Box observations and pictures of bytes, with finite 1-D Box actions"
 
 
 @dataclass(frozen=True)
@@ -22,24 +23,28 @@ class GymConfig:
 
     max_episode_steps: int | None = None
     """Environment steps until an episode is truncated; None keeps the registered limit (Gymnasium)."""
+    frame_stack: int = 3
+    """Frames that make an observation where pictures are observed (DrQ-v2; paper table 3)."""
 
     def __post_init__(self) -> None:
-        """Refuse a limit that no episode could have."""
+        """Refuse a limit that no episode could have, and empty observations."""
+        positive("frame_stack", self.frame_stack)
         if self.max_episode_steps is not None and self.max_episode_steps < 1:
             raise ValueError(f"max_episode_steps: must be at least 1 or none, got {self.max_episode_steps}")
 
 
 class UnitBox(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray], gym.utils.RecordConstructorArgs):
-    """Actions in [-1, 1]^A, rescaled to the bounds of the wrapped environment, and float32 observations."""
+    """Actions in [-1, 1]^A, rescaled to the bounds of the wrapped environment; vectors observed as float32."""
 
     def __init__(self, env: gym.Env[np.ndarray, np.ndarray]) -> None:
-        """Wrap an environment whose spaces are Boxes of one dimension, the actions with finite bounds."""
+        """Wrap an environment that observes a vector or a picture and takes actions within finite bounds."""
         gym.utils.RecordConstructorArgs.__init__(self)  # so that env.spec can build it again
         gym.Wrapper.__init__(self, env)
         seen, acted = env.observation_space, env.action_space
         assert isinstance(seen, gym.spaces.Box) and isinstance(acted, gym.spaces.Box)
+        self._dtype: Any = np.uint8 if is_image(seen) else np.float32
         self.observation_space = gym.spaces.Box(
-            seen.low.astype(np.float32), seen.high.astype(np.float32), dtype=np.float32
+            seen.low.astype(self._dtype), seen.high.astype(self._dtype), dtype=self._dtype
         )
         self.action_space = gym.spaces.Box(-1.0, 1.0, acted.shape, np.float32)
         self._low, self._high = acted.low.astype(np.float64), acted.high.astype(np.float64)
@@ -47,12 +52,12 @@ class UnitBox(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray], gym.u
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode."""
         obs, info = self.env.reset(seed=seed, options=options)
-        return np.asarray(obs, dtype=np.float32), info
+        return np.asarray(obs, dtype=self._dtype), info
 
-    def step(self, action: np.ndarray) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take one step with an action in [-1, 1]^A; values beyond are clipped."""
         unit = np.asarray(action, dtype=np.float64).clip(-1.0, 1.0)
         if unit.shape != self.action_space.shape:
@@ -62,7 +67,7 @@ class UnitBox(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray], gym.u
         scaled = 0.5 * ((1.0 - unit) * self._low + (1.0 + unit) * self._high)
         scaled = scaled.clip(self._low, self._high)  # against rounding beyond the bounds
         obs, reward, terminated, truncated, info = self.env.step(scaled.astype(self._action_dtype))
-        return np.asarray(obs, dtype=np.float32), float(reward), bool(terminated), bool(truncated), info
+        return np.asarray(obs, dtype=self._dtype), float(reward), bool(terminated), bool(truncated), info
 
 
 def make_gym_task(name: str, config: GymConfig) -> Task:
@@ -76,6 +81,8 @@ def make_gym_task(name: str, config: GymConfig) -> Task:
     if problem:
         env.close()
         raise ValueError(f"gym/{name} has {problem}; {_SUPPORTED}")
+    if is_image(env.observation_space):
+        return Task(UnitBox(Frames(env)), NoMeter(), "episode_return", config.frame_stack)
     return Task(UnitBox(env), NoMeter(), "episode_return")
 
 
@@ -104,7 +111,7 @@ def _unfit(env: gym.Env[Any, Any]) -> str:
     seen, acted = env.observation_space, env.action_space
     if not isinstance(seen, gym.spaces.Box):
         return f"{type(seen).__name__} observations"
-    if len(seen.shape) != 1:
+    if len(seen.shape) != 1 and not is_image(seen):
         return f"Box observations of shape {seen.shape}"
     if not isinstance(acted, gym.spaces.Box):
         return f"{type(acted).__name__} actions"

@@ -21,10 +21,10 @@ from teb.seeding import child_seed
 def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
     """Load the newest intact checkpoint of a run and play `episodes` with it; writes eval.json and returns it."""
     task, agent, env_steps = trained(folder)
-    returns = [
-        play(task, agent, child_seed(seed, "evaluation", number) % 2**31).total for number in range(episodes)
-    ]
+    played = [play(task, agent, child_seed(seed, "evaluation", number) % 2**31) for number in range(episodes)]
     task.env.close()
+    returns = [episode.total for episode in played]
+    said = {name: float(np.mean([episode.said[name] for episode in played])) for name in played[0].said}
     result = {
         "env_steps": env_steps,
         "episodes": episodes,
@@ -33,6 +33,7 @@ def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
         "return_std": float(np.std(returns)),
         "returns": returns,
         **task.meter.metrics(),
+        **said,
     }
     write_record(folder / "eval.json", result)
     return result
@@ -84,6 +85,8 @@ class Episode(NamedTuple):
     """Its observations, [T+1, D]."""
     total: float
     """Its return."""
+    said: dict[str, float]
+    """What the task's meter says of it."""
 
 
 def play(
@@ -97,17 +100,17 @@ def play(
     obs, _ = task.env.reset(seed=seed, options=None if start is None else {"start": start})
     task.meter.observe(obs, 0)
     skill_rng = np.random.default_rng(child_seed(seed, "skill"))
-    acting, path, total, ended = skill, [obs], 0.0, False
+    acting, path, total, ended, info = skill, [obs], 0.0, False, {}
     while not ended:
         steps = len(path) - 1
         if acting is None or (skill is None and agent.skills.due(steps)):
             acting = agent.skills.draw(skill_rng)
-        obs, reward, terminated, truncated, _ = task.env.step(agent.act(obs, acting, steps, explore=False))
+        obs, reward, terminated, truncated, info = task.env.step(agent.act(obs, acting, steps, explore=False))
         path.append(obs)
         task.meter.observe(obs, steps + 1)
         total += float(reward)
         ended = terminated or truncated
-    return Episode(np.stack(path), total)
+    return Episode(np.stack(path), total, task.meter.end_episode(info))
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:

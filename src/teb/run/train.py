@@ -82,7 +82,7 @@ class Run:
 
     def take(self, action: np.ndarray) -> bool:
         """Step the environment and remember what happened; true if the episode ended."""
-        obs, reward, terminated, truncated, _ = self.task.env.step(action)
+        obs, reward, terminated, truncated, info = self.task.env.step(action)
         reward = float(reward)
         self.env_steps += 1
         self.episode_steps += 1
@@ -94,6 +94,7 @@ class Run:
         if not (terminated or truncated):
             return False
         self.replay.end()
+        self.task.meter.end_episode(info)
         self.returns.append(self.episode_return)
         self.episodes += 1
         return True
