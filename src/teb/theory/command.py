@@ -39,9 +39,9 @@ USAGE = f"""Check the paper's statements by exact computation on finite decision
   teb theory                   all statements on processes made for them, about a minute
   teb theory --mdp FILE.npz    the same statements on a process of yours, and its metrics in metrics.npz
 
-Prints one line per statement: holds, holds under conditions, or fails, with the numbers. The folder --out gets a page,
-its pictures and, with --mdp, the arrays values, classical, predictive_independent, predictive_shared and mico, the
-metrics with a certified bound of each one's error.
+Prints one line per statement: holds, holds under conditions, or fails, with the numbers. The folder --out gets a
+page and its pictures. With --mdp it also gets metrics.npz: the arrays values, classical, predictive_independent,
+predictive_shared and mico, each metric with a certified bound of its error.
 
 {FORMAT}"""
 
@@ -55,8 +55,8 @@ class TheoryOptions:
     out: Path = Path("runs/theory")
     """The folder of page, pictures and arrays."""
     only: tuple[str, ...] = ()
-    """Names of statements; all by default: reduction, lemma-3.1, lemma-3.2, theorem-3.3, theorem-3.4, theorem-3.5,
-    learned, cost."""
+    """Some of the statements: reduction, lemma-3.1, lemma-3.2, theorem-3.3, theorem-3.4, theorem-3.5, "
+    "learned, cost."""
     c_r: float = 1.0
     """Weight of the reward differential, above 0 (paper 1)."""
     c_t: float | None = None

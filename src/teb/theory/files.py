@@ -70,30 +70,30 @@ def _read(path: Path) -> dict[str, Floats]:
     """Every array of the file as finite float64 numbers."""
     if not path.is_file():
         raise ValueError(f"mdp: {path} is not a file")
+    with path.open("rb") as file:
+        try:
+            opened: Any = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+            raise ValueError(f"mdp: {path} is not a file of numpy.savez") from None
+        if not isinstance(opened, np.lib.npyio.NpzFile):
+            raise ValueError(f"mdp: {path} holds one bare array; write it with numpy.savez and names")
+        return {name: _numbers(path, name, opened) for name in opened.files}
+
+
+def _numbers(path: Path, name: str, opened: Any) -> Floats:
+    """One array of an open file."""
     try:
-        opened: Any = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise ValueError(f"mdp: {path} is not a file of numpy.savez") from None
-    if not isinstance(opened, np.lib.npyio.NpzFile):
-        raise ValueError(f"mdp: {path} holds one bare array; write it with numpy.savez and names")
-    arrays: dict[str, Floats] = {}
-    with opened:
-        for name in opened.files:
-            try:
-                array = np.asarray(opened[name])
-            except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-                pickled = "pickle" in str(error)
-                what = "holds Python objects, which are not read" if pickled else "is damaged"
-                raise ValueError(f"{path}: {name}: {what}; numbers are wanted") from None
-            if array.dtype.kind not in "biuf":
-                raise ValueError(f"{path}: {name}: must hold real numbers, got {array.dtype}")
-            arrays[name] = array.astype(np.float64)
-            if not np.isfinite(arrays[name]).all():
-                place = [int(x) for x in np.argwhere(~np.isfinite(arrays[name]))[0]]
-                raise ValueError(
-                    f"{path}: {name}: must be finite, but {place} is {arrays[name][tuple(place)]}"
-                )
-    return arrays
+        array = np.asarray(opened[name])
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        what = "holds Python objects, which are not read" if "pickle" in str(error) else "is damaged"
+        raise ValueError(f"{path}: {name}: {what}; numbers are wanted") from None
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{path}: {name}: must hold real numbers, got {array.dtype}")
+    found = array.astype(np.float64)
+    if not np.isfinite(found).all():
+        place = [int(x) for x in np.argwhere(~np.isfinite(found))[0]]
+        raise ValueError(f"{path}: {name}: must be finite, but {place} is {found[tuple(place)]}")
+    return found
 
 
 def _probabilities(path: Path, name: str, array: Floats) -> Floats:

@@ -40,7 +40,7 @@ def value_bound(setting: Setting) -> Statement:
     errors = np.array([_with_error(processes[1:], error, setting, rng) for error in ERRORS])
     horizon = np.array([_with_horizon(process, setting) for process in processes[1:]])
     typical = np.median([_typical(process, setting) for process in processes[1:]])
-    holds = bool((ratio[inside] <= 1 + 1e-6).all())
+    holds = bool((ratio[inside] <= 1 + 1e-6).all()) and horizon[:, 0].max() == 0.0
     breaks = float(ratio[own]) > 1
     covered = bool((errors[:, 0] <= errors[:, 2] + 1e-6).all())
     return Statement(
@@ -58,10 +58,10 @@ def value_bound(setting: Setting) -> Statement:
             f"Every one of the {len(ERRORS)} error levels stayed within it: "
             + ", ".join(f"{e:g}: {a:.2g} of {b:.3g}" for e, (a, _, b) in zip(ERRORS, errors, strict=True))
             + " (level: largest excess over d, and the term that covers it).",
-            f"**Horizon.** A predictor of {HORIZON}-step returns in place of immediate rewards (as in the "
-            "paper's loss) "
-            f"breaks the bound on {100 * horizon[:, 0].mean():.2g} % of pairs; its metric is up to "
-            f"{horizon[:, 1].max():.3g} times as large as that of immediate rewards.",
+            f"**Horizon.** The paper's predictor regresses {HORIZON}-step returns u, not immediate rewards. That "
+            f"leaves the bound in place ({100 * horizon[:, 0].max():.2g} % of pairs break it): "
+            "`V = sum_k gamma^(N k) P^(N k) u` is part of what the metric adds up. But it is looser: the "
+            f"diameter is up to {horizon[:, 1].max():.3g} times that with immediate rewards.",
             "**One-sided.** A far state need not have a different value: the median of |V_i - V_j| / d "
             "over pairs is "
             f"{typical:.2f} without noise, and noise of the predictor only lowers it.",
