@@ -62,6 +62,13 @@ def test_the_numbers_of_the_audit_on_non_degeneracy() -> None:
     assert non.case("", fork(0.0), "shared", PAPER).silent.shape == (3, 3)
 
 
+def test_without_a_transition_term_no_path_leads_to_reward() -> None:
+    """At c_T = 0 the fork stays within its bound, and only bias breaks it."""
+    setting = Setting(c_r=1.0, c_t=0.0, gamma=0.9, sigma=0.5, seed=0)
+    assert non.case("", fork(0.5), "independent", setting).within
+    assert "fork" not in non.nondegeneracy(setting).numbers and "biased" in non.nondegeneracy(setting).numbers
+
+
 def test_the_value_bound_turns_with_the_reward_weight() -> None:
     """|V_0 - V_1| of the two rooms is 1 / (1 - gamma), their distance c_R / (1 - c_T)."""
     rooms = two_rooms(0.0)

@@ -212,7 +212,8 @@ def maze_distances(
 def scatter_of_values(gaps: Floats, distances: Mapping[str, Floats]) -> Figure:
     """|V_i - V_j| against each metric, over pairs of different states."""
     with style.applied():
-        figure = style.new_figure(3.1 * len(distances), 3.2)
+        figure = style.new_figure(3.1 * len(distances), 3.4)
+        line: Any = None
         for ax, (name, d) in zip(
             figure.subplots(1, len(distances), squeeze=False)[0], distances.items(), strict=True
         ):
@@ -220,9 +221,11 @@ def scatter_of_values(gaps: Floats, distances: Mapping[str, Floats]) -> Figure:
             x, y = d[pairs], gaps[pairs]
             ax.plot(x, y, "o", ms=3, alpha=0.6, color=style.PALETTE[0], rasterized=True)
             top = 1.05 * max(float(y.max(initial=0.0)), 1e-12)
-            ax.plot([0, top], [0, top], color=style.INK, lw=1.0, linestyle="dashed", label="|ΔV| = d")
+            (line,) = ax.plot([0, top], [0, top], color=style.INK, lw=1.0, linestyle="dashed")
             ax.set(title=name, xlabel="d(i, j)", ylabel="|V(i) - V(j)|", ylim=(0, top), xlim=(0, None))
-            ax.legend(loc="lower right")
+        figure.legend(
+            [line], ["|V(i) - V(j)| = d(i, j); points above it break the bound"], loc="outside lower center"
+        )
     return figure
 
 

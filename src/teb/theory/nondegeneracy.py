@@ -68,21 +68,22 @@ def nondegeneracy(setting: Setting) -> Statement:
         case("fork to a reward", fork(SIGMA_MIN), "independent", setting),
         case("ring, biased predictor", biased, "independent", setting),
     ]
-    closed, (floor, leaking, bias) = cases[:5], cases[5:]
-    equal, lazy = cases[0], cases[2]
+    equal, lazy, floor, leaking = cases[0], cases[2], cases[5], cases[6]
     spread = float(np.ptp(equal.distance))
     others = lazy.distance[~np.eye(6, dtype=bool)]
-    holds = all(c.within for c in [*closed, floor]) and not leaking.within
+    broken = [c for c in cases if not c.within]
+    as_claimed = all(c.within for c in cases[:6])  # S_0 closed, no bias
+    which = ", ".join(f"{c.name}: {c.silent.mean():.3g} > {c.bound:.2g}" for c in broken)
     return Statement(
         "Theorem 3.3",
         "With predictor variance Sigma the expected diameter of the states without reward lies in "
         "`(0, c_R / (1 - c_T) (2 / sqrt(pi)) sqrt(Sigma)]`.",
-        "holds under conditions" if holds else "fails",
-        "Positive in all cases; the upper bound holds where no path leads to reward and the predictor is "
-        "unbiased, and "
-        f"fails on a fork to a reward ({leaking.silent.mean():.3g} > {leaking.bound:.2g}) and under bias "
-        f"({bias.silent.mean():.3g} > {bias.bound:.3g}). On a ring all {equal.distance.size} entries are "
-        f"{equal.distance.mean():.3f}, self-pairs included (spread {spread:.0e}): scale without order.",
+        "fails" if not as_claimed else "holds under conditions" if broken else "holds",
+        f"Positive in {sum(c.silent.mean() > 0 for c in cases)} of {len(cases)} cases, below the upper bound in "
+        f"{len(cases) - len(broken)}: it needs paths that lead to no reward, and an unbiased predictor"
+        + (f" ({which}). " if broken else ". ")
+        + f"On a ring all {equal.distance.size} entries are {equal.distance.mean():.3f}, self-pairs included "
+        f"(spread {spread:.0e}): scale without order.",
         table(
             [
                 [
