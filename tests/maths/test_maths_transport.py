@@ -71,8 +71,12 @@ def test_larger_problems_agree_with_pot() -> None:
     assert np.allclose(found.value, wanted, atol=1e-10)
 
 
-def test_the_first_basis_is_a_spanning_tree() -> None:
-    cost, supply, demand = problems(6, 50, 4, 6, "tied")
+@pytest.mark.parametrize("kind", ["tied", "empty", "columns without mass last"])
+def test_the_first_basis_is_a_spanning_tree(kind: str) -> None:
+    cost, supply, demand = problems(6, 50, 4, 6, kind)
+    if kind.startswith("columns"):
+        supply[:], demand[:] = 0.25, [0.25, 0.25, 0.25, 0.25, 0.0, 0.0]
+        cost = np.broadcast_to(np.arange(6.0), cost.shape)
     basis = cheapest_first_basis(cost, supply, demand)
     for cells in basis:
         group = list(range(10))

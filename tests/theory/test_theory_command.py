@@ -190,4 +190,5 @@ def test_refresh_writes_between_the_marks_alone(tmp_path: Path) -> None:
     assert refresh(page, found)
     text = page.read_text()
     assert "stale" not in text and text.startswith("before\n") and text.endswith("after\n")
+    assert text.count("<!-- theory end -->") == text.count("<!-- theory: reduction -->") == 1
     assert "Holds under conditions." in text and not refresh(page, found)
