@@ -38,6 +38,7 @@ from teb.config import default_config, to_json
 from teb.explorers.teb import TebConfig
 from teb.studies import STUDIES
 from teb.studies.command import StudyOptions, chosen
+from teb.theory.command import TheoryOptions
 from test_imports import FREE, RULES, forbidden_imports
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,6 +53,7 @@ PARSERS: dict[str, type[Any]] = {
     "eval": EvalOptions,
     "show": ShowOptions,
     "study": StudyOptions,
+    "theory": TheoryOptions,
     "bench": BenchOptions,
     "list": ListOptions,
     "doctor": DoctorOptions,

@@ -48,7 +48,7 @@ RULES = (
 )  # fmt: skip
 
 # These tie the parts together and may import anything.
-FREE = ("", "__main__", "bench", "cli", "config", "doctor", "studies.*")
+FREE = ("", "__main__", "bench", "cli", "config", "doctor", "studies.*", "theory.*")
 
 # run/ knows agents and environments by protocol only. Two of their names are ordinary words, the package's
 # own and a distribution's: these may stand there, but nothing may be compared with them.

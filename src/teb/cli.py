@@ -266,6 +266,13 @@ def study_command(args: Sequence[str]) -> int:
     return command.run(parse(command.StudyOptions, args, "teb study"))
 
 
+def theory_command(args: Sequence[str]) -> int:
+    """Check the paper's statements by exact computation."""
+    from teb.theory import command
+
+    return command.run(parse(command.TheoryOptions, args, "teb theory", about=command.USAGE))
+
+
 @dataclass(frozen=True)
 class DoctorOptions:
     """Look at this machine: versions, threads, bfloat16, memory, disk, rendering."""
@@ -291,6 +298,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "eval": (eval_command, "play episodes with a trained policy"),
     "show": (show_command, "draw runs: coverage maps, curves, a table"),
     "study": (study_command, "tables and figures from stored runs: list, plan, run, show"),
+    "theory": (theory_command, "check the paper's statements by exact computation, or on your own process"),
     "bench": (bench_command, "measure speed, as ratios"),
     "list": (list_command, "name the agents and the environments"),
     "doctor": (doctor_command, "look at this machine"),
