@@ -86,6 +86,21 @@ def test_the_start_of_the_window_is_paid_and_learnt_from() -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
+def test_the_bonus_is_that_of_the_models_before_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = small_agent("smm")
+    calls: list[str] = []
+    for name in ("loss", "reward"):
+        inner = getattr(agent.explorer, name)
+
+        def spy(*arguments: Any, _inner: Any = inner, _name: str = name) -> Any:
+            calls.append(_name)
+            return _inner(*arguments)
+
+        monkeypatch.setattr(agent.explorer, name, spy)
+    agent.update(batch_for(agent, 0), 0)
+    assert calls == ["reward", "loss"]
+
+
 def test_a_state_seen_all_the_time_is_known_and_one_three_units_away_is_not() -> None:
     explorer = made("smm", hidden=32)
     here, skill = torch.tensor([[1.0, -0.5]]).expand(64, -1), torch.eye(4)[[2] * 64]
