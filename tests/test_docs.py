@@ -156,7 +156,8 @@ def test_every_reading_and_option_of_teb_is_on_its_page() -> None:
     text = text_of(DOCS / "algorithms" / "teb.md")
     options = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(TebConfig)}
     assert options <= set(OPTION.findall(text))
-    for reading, fields in AGENTS["teb"].readings.items():
+    for reading, parts in AGENTS["teb"].readings.items():
+        fields = parts["explorer"]
         line = next(line for line in text.splitlines() if line.startswith(f"| `{reading}` |"))
         shown = dict(re.findall(r"`(\w+)=([^`]*)`", line))
         assert shown == {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 import teb
-from teb.agents import AGENTS
+from teb.agents import AGENTS, PIXEL_AGENTS
 from teb.envs import FAMILIES
 
 
@@ -36,7 +36,11 @@ RULES = (
     Rule("explorers.entry", "",                         ""),
     Rule("explorers.*",     "torch numpy",
          "agents.protocol explorers.entry nets.* maths.* checks seeding"),
-    Rule("agents",          "torch numpy",              "agents.* explorers explorers.entry nets.* checks seeding"),
+    Rule("representations", "",                         "representations.* explorers.entry"),
+    Rule("representations.*", "torch numpy",
+         "agents.protocol explorers.entry nets.* maths.* checks"),
+    Rule("agents",          "torch numpy",
+         "agents.* explorers explorers.entry representations nets.* checks seeding"),
     Rule("agents.protocol", "torch numpy",              "replay.sample:Sample"),
     Rule("agents.*",        "torch numpy",              "agents.* nets.* maths.* checks seeding"),
     Rule("envs.*",          "gymnasium numpy scipy",    "envs.* checks"),
@@ -46,11 +50,11 @@ RULES = (
 )  # fmt: skip
 
 # These tie the parts together and may import anything.
-FREE = ("", "__main__", "bench", "cli", "config", "doctor", "studies.*")
+FREE = ("", "__main__", "bench", "cli", "config", "doctor", "studies.*", "yardstick")
 
 # run/ knows agents and environments by protocol only. Two of their names are ordinary words, the package's
 # own and a distribution's: these may stand there, but nothing may be compared with them.
-REGISTERED = set(AGENTS) | set(FAMILIES)
+REGISTERED = set(AGENTS) | set(PIXEL_AGENTS) | set(FAMILIES)
 ORDINARY = {"teb", "uniform"}
 
 ROOT = Path(teb.__file__).parent

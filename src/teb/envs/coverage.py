@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,10 @@ class CoverageMeter:
             self._bins += 1
         if env_steps > self._env_steps:
             self._env_steps = env_steps
+
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> Mapping[str, float]:
+        """Nothing: coverage is about positions, over all episodes."""
+        return {}
 
     def observe_all(self, obs: npt.ArrayLike, env_steps: npt.ArrayLike) -> None:
         """Count positions [N, 2], seen after `env_steps` [N] steps, as `observe` on each in turn would."""

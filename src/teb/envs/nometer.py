@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ class NoMeter:
 
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
         """Do nothing."""
+
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> Mapping[str, float]:
+        """Nothing to say of it."""
+        return {}
 
     def metrics(self) -> dict[str, float]:
         """No scalars."""

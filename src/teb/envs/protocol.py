@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -9,10 +10,18 @@ import numpy as np
 
 
 class Meter(Protocol):
-    """Watches every observation of training, those of resets and random actions included."""
+    """Watches every observation and every step of training, those with random actions included."""
 
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
-        """Take note of one observation [D], seen after `env_steps` environment steps."""
+        """Take note of one observation, seen after `env_steps` environment steps; of pictures a single frame."""
+        ...
+
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> Mapping[str, float]:
+        """Take note of one step: its info, and whether the episode ended with it.
+
+        Returns:
+            At an episode's end what there is to say of this one episode, for an evaluation to average; else nothing.
+        """
         ...
 
     def metrics(self) -> dict[str, float]:
@@ -33,9 +42,14 @@ class Meter(Protocol):
 
 
 class Task(NamedTuple):
-    """One thing to train on. Observations are flat float32 vectors, actions lie in [-1, 1]^A."""
+    """One thing to train on.
+
+    Observations are flat float32 vectors, or single frames of bytes [C, H, W]. Actions lie in [-1, 1]^A.
+    """
 
     env: gym.Env[np.ndarray, np.ndarray]
     meter: Meter
     headline: str
     """Name of the one number that tells how a run went: a key of the log rows."""
+    frame_stack: int = 1
+    """How many of the latest frames an agent sees at once."""

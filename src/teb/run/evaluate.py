@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from teb.agents.protocol import Agent
-from teb.envs.protocol import Task
 from teb.run import checkpoint
+from teb.run.play import average, play
 from teb.run.record import write_record
 from teb.run.session import build, read_config
 from teb.run.train import RunError
@@ -25,10 +24,10 @@ def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
         raise RunError(f"{folder} has no checkpoint yet")
     task, agent = build(config)
     agent.load(loaded.state["run"]["agent"])
-    returns = [
-        play(task, agent, child_seed(seed, "evaluation", number) % 2**31) for number in range(episodes)
-    ]
+    played = [play(task, agent, child_seed(seed, "evaluation", number) % 2**31) for number in range(episodes)]
     task.env.close()
+    returns = [episode["return"] for episode in played]
+    said = {name: value for name, value in average(played).items() if name != "return"}
     result = {
         "env_steps": loaded.env_steps,
         "episodes": episodes,
@@ -37,24 +36,10 @@ def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
         "return_std": float(np.std(returns)),
         "returns": returns,
         **task.meter.metrics(),
+        **said,
     }
     write_record(folder / "eval.json", result)
     return result
-
-
-def play(task: Task, agent: Agent, seed: int) -> float:
-    """One episode with the mean action; its return."""
-    obs, _ = task.env.reset(seed=seed)
-    task.meter.observe(obs, 0)
-    skill = agent.skills.draw(np.random.default_rng(child_seed(seed, "skill")))
-    total, steps, ended = 0.0, 0, False
-    while not ended:
-        obs, reward, terminated, truncated, _ = task.env.step(agent.act(obs, skill, steps, explore=False))
-        steps += 1
-        task.meter.observe(obs, steps)
-        total += float(reward)
-        ended = terminated or truncated
-    return total
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
