@@ -142,7 +142,10 @@ def test_a_reading_changes_what_it_says_and_nothing_else(agent: str, preset: str
         (("maze2d/square-a", "eta0", "paper", "literal"), "reading: 'eta0' has default, got 'literal'"),
         (("maze2d/squar-a", "teb"), "did you mean 'square-a'?"),
         (("maze2d", "teb"), "env: must look like family/name, got 'maze2d'"),
-        (("maze2d/square-a", "drqv2"), "agent: 'drqv2' is for pixels, maze2d/square-a shows states; known: teb"),
+        (
+            ("maze2d/square-a", "drqv2"),
+            "agent: 'drqv2' is for pixels, maze2d/square-a shows states; known: teb",
+        ),
         (("probe/near", "drqv3"), "unknown agent 'drqv3'; did you mean 'drqv2'?"),
     ],
 )
@@ -194,7 +197,17 @@ def test_the_hash_changes_with_every_field_that_can_change_what_is_learnt(
 ) -> None:
     config = default_config(MAZE, agent, preset, reading)
     neutral = {
-        f"run.{name}" for name in ("seed", "steps", "log_every", "checkpoint_seconds", "threads", "device", "eval_every", "eval_episodes")
+        f"run.{name}"
+        for name in (
+            "seed",
+            "steps",
+            "log_every",
+            "checkpoint_seconds",
+            "threads",
+            "device",
+            "eval_every",
+            "eval_episodes",
+        )
     }
     hashes = {"": config_hash(config)}
     for path, variant in variants(config):

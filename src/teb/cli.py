@@ -211,7 +211,9 @@ def list_command(args: Sequence[str]) -> int:
             if not name.endswith(REPRESENTED):
                 table.add_row(name, spec.summary, spec.citation, ", ".join(spec.readings))
         console.print(table)
-    console.print(f"From pixels also NAME{REPRESENTED}: any of them that explores, beside teb's representation.\n")
+    console.print(
+        f"From pixels also NAME{REPRESENTED}: any of them that explores, beside teb's representation.\n"
+    )
     families = Table(
         "environment", "observes", "what it is", "source", "names", title="Environments", title_justify="left"
     )

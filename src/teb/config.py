@@ -53,7 +53,14 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         one_of_the_choices(self)
-        for name in ("steps", "update_every", "replay_capacity", "log_every", "checkpoint_seconds", "eval_episodes"):
+        for name in (
+            "steps",
+            "update_every",
+            "replay_capacity",
+            "log_every",
+            "checkpoint_seconds",
+            "eval_episodes",
+        ):
             positive(name, getattr(self, name))
         for name in ("seed", "seed_steps", "uniform_steps", "threads", "eval_every"):
             in_range(name, getattr(self, name), 0, 2**63)
@@ -65,8 +72,8 @@ PIXELS: dict[str, Any] = {
     "checkpoint_seconds": 600.0,
     "eval_every": 5000,
 }
-"""What a schedule changes where pictures are seen: 4000 seed frames are 2000 decisions (paper table 3), and a checkpoint
-holds gigabytes."""
+"""What a schedule changes where pictures are seen: 4000 seed frames are 2000 decisions (paper table 3), and a
+checkpoint holds gigabytes."""
 
 NEUTRAL = ("steps", "log_every", "checkpoint_seconds", "threads", "device", "eval_every", "eval_episodes")
 """Fields of `RunConfig` that cannot change what is learnt up to a step, beyond rounding."""
@@ -118,7 +125,9 @@ def agent_spec(env: str, agent: str) -> AgentSpec:
         return agents[agent]
     for other, elsewhere in KINDS.items():
         if agent in elsewhere:
-            raise ValueError(f"agent: {agent!r} is for {other}, {env} shows {kind}; known: {', '.join(agents)}")
+            raise ValueError(
+                f"agent: {agent!r} is for {other}, {env} shows {kind}; known: {', '.join(agents)}"
+            )
     raise ValueError(f"unknown agent {agent!r}{did_you_mean(agent, agents)} known: {', '.join(agents)}")
 
 

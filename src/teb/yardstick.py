@@ -35,7 +35,13 @@ class _Trunk(nn.Sequential):
 
 
 def _mlp(inputs: int, width: int, outputs: int) -> nn.Sequential:
-    layers = nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs)
+    layers = (
+        nn.Linear(inputs, width),
+        nn.ReLU(),
+        nn.Linear(width, width),
+        nn.ReLU(),
+        nn.Linear(width, outputs),
+    )
     return nn.Sequential(*layers)
 
 

@@ -66,7 +66,7 @@ def pendulum_episode(env: gym.Env[Any, Any], seed: int, actions: npt.NDArray[np.
 
 
 def test_pendulum_becomes_a_task() -> None:
-    env, meter, headline = make_gym_task("Pendulum-v1", GymConfig())
+    env, meter, headline, _ = make_gym_task("Pendulum-v1", GymConfig())
     assert headline == "episode_return"
     assert meter.metrics() == {} and meter.record() == {} and meter.state() == {}
     meter.observe(env.reset(seed=0)[0], 0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +16,9 @@ def count(module: nn.Module) -> int:
 
 
 def images(batch: int = 3, channels: int = 9, side: int = 84) -> torch.Tensor:
-    return torch.randint(0, 256, (batch, channels, side, side), dtype=torch.uint8, generator=torch.Generator())
+    return torch.randint(
+        0, 256, (batch, channels, side, side), dtype=torch.uint8, generator=torch.Generator()
+    )
 
 
 def test_sizes_are_those_of_the_reference() -> None:
@@ -85,9 +89,10 @@ def test_initial_weights_are_orthogonal_and_biases_zero() -> None:
     critic = LatentTwinCritic(LatentTrunk(encoder.features, 50), encoder.features, 54, 64)
     for block in critic.first.weight.detach().chunk(2):
         assert torch.allclose(block.T @ block, torch.eye(54), atol=1e-4)
-    trunk = critic.trunk.linear
+    trunk: Any = critic.trunk.linear
+    normed: Any = critic.trunk.norm
     assert torch.allclose(trunk.weight @ trunk.weight.T, torch.eye(50), atol=1e-4)
-    assert not bool(trunk.bias.any()) and torch.equal(critic.trunk.norm.weight, torch.ones(50))
+    assert not bool(trunk.bias.any()) and torch.equal(normed.weight, torch.ones(50))
 
 
 @pytest.mark.parametrize(("squash", "bounded"), [("tanh", True), ("none", False)])
@@ -109,5 +114,8 @@ def test_a_skill_joins_behind_the_trunk() -> None:
     h = torch.relu(actor.hidden(torch.relu(actor.first(z))))
     assert torch.allclose(actor(x), torch.tanh(actor.mean(h)))
     h1, h2 = torch.relu(critic.first(torch.cat([z, action], -1))).chunk(2, -1)
-    first, second = critic.value1(torch.relu(critic.hidden1(h1))), critic.value2(torch.relu(critic.hidden2(h2)))
+    first, second = (
+        critic.value1(torch.relu(critic.hidden1(h1))),
+        critic.value2(torch.relu(critic.hidden2(h2))),
+    )
     assert torch.allclose(critic(x, action), torch.cat([first, second], -1))

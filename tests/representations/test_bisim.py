@@ -49,6 +49,7 @@ def parts(model: Bisim, batch: Batch) -> dict[str, bool]:
     if batch.obs.grad is not None:
         batch.obs.grad = None
     model.loss(batch, policy, generator())[0].backward()
+
     def any_of(module: torch.nn.Module) -> bool:
         return any(p.grad is not None and bool(p.grad.any()) for p in module.parameters())
 
@@ -69,7 +70,9 @@ def test_target_is_the_operator_on_predictions() -> None:
     target = model.target(said, batch.rewards, pairs, generator()).numpy()
     mean, following = said.reward.detach().numpy()[:, 0], said.next.detach().numpy()
     for k, (i, j) in enumerate(zip(*(index.tolist() for index in pairs), strict=True)):
-        expected = 0.7 * abs(mean[i] - mean[j]) + 0.6 * np.sqrt(np.square(following[i] - following[j]).sum() + 1e-8)
+        expected = 0.7 * abs(mean[i] - mean[j]) + 0.6 * np.sqrt(
+            np.square(following[i] - following[j]).sum() + 1e-8
+        )
         assert target[k] == pytest.approx(expected, rel=1e-5)
 
 
@@ -241,7 +244,9 @@ def test_a_slow_copy_of_the_models_follows_and_is_what_is_lent() -> None:
     ],
     ids=str,
 )
-def test_every_option_gives_finite_losses_and_gradients_even_for_equal_latents(changes: dict[str, Any]) -> None:
+def test_every_option_gives_finite_losses_and_gradients_even_for_equal_latents(
+    changes: dict[str, Any],
+) -> None:
     model = bisim(**changes)
     for batch in (latents(), latents()._replace(obs=torch.zeros(B, D, requires_grad=True))):
         loss, metrics = model.loss(batch, policy, generator())
@@ -291,7 +296,7 @@ def shrinkage(delta_r: Any, sigma: tuple[float, float] | None, steps: int = 400)
 
 
 def test_latents_collapse_without_reward_unless_predictions_are_noisy() -> None:
-    """The honest version of the paper's claim: what keeps latents apart is the predictor's deviation, down to its floor."""
+    """The honest version of the paper's claim: what keeps latents apart is the predictor's deviation."""
     environment = shrinkage("env_nstep", None)
     noisy = shrinkage("sample", (0.5, 0.5))
     floor = shrinkage("sample", (1e-4, 1e-4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,9 +91,14 @@ class CountingMeter:
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, list[float]]] = []
+        self.steps: list[bool] = []
 
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
         self.seen.append((env_steps, obs.tolist()))
+
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> dict[str, float]:
+        self.steps.append(ended)
+        return {}
 
     def metrics(self) -> dict[str, float]:
         return {"seen": float(len(self.seen))}
@@ -336,6 +341,7 @@ def test_the_meter_sees_resets_and_steps_with_their_time(sides: MakeSides) -> No
         expected += [(t, [t // 10, 0])] * (t % 10 == 0)
         expected += [(t + 1, [t // 10, t % 10 + 1])]
     assert made.meter.seen == expected
+    assert made.meter.steps == [t % 10 == 9 for t in range(25)]
 
 
 def test_rows_hold_counts_returns_measures_and_the_latest_metrics(sides: MakeSides) -> None:

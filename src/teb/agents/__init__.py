@@ -108,10 +108,10 @@ def _seen(
     encoder: Mapping[str, Any] = MappingProxyType({}),
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> AgentSpec:
-    """An explorer beside a representation; `encoder` and `changes` are fields that encoder and representation change."""
+    """An explorer beside a representation; `encoder` and `changes` are fields of encoder and representation."""
     bonus, shaping = REGISTRY[explorer], REPRESENTATIONS[representation]
     lends = representation != "none" and bonus.borrowing is not None
-    first = bonus.borrowing if lends else bonus.config
+    first: Any = bonus.borrowing if lends else bonus.config
     cpu = bonus.borrowing_cpu if lends else bonus.cpu
     learnt = replace(shaping.config, **changes)
     presets = {
@@ -162,7 +162,11 @@ PIXEL_AGENTS: dict[str, AgentSpec] = {
         changes={"delta_r": "env_nstep"},
     ),
     "drqv2": _seen(
-        "eta0", "none", "the backbone without representation and bonus", "Yarats et al. 2022, arXiv 2107.09645", _PRIVATE
+        "eta0",
+        "none",
+        "the backbone without representation and bonus",
+        "Yarats et al. 2022, arXiv 2107.09645",
+        _PRIVATE,
     ),
     "uniform": _UNIFORM,
 }

@@ -62,8 +62,8 @@ class BackboneConfig:
 Layout = Literal["shared_trunk", "critic_trunk", "separate_head"]
 """Where the latent is.
 
-`shared_trunk`: one trunk belongs to the encoder, actor and critic read its latent. `critic_trunk`: each has a trunk of its
-own, the critic's gives the latent (DrQ-v2). `separate_head`: the same, the latent has a head that nothing else reads.
+`shared_trunk`: one trunk belongs to the encoder, actor and critic read its latent. `critic_trunk`: each has a trunk of
+its own, the critic's gives the latent (DrQ-v2). `separate_head`: the same, and the latent has a head for itself.
 """
 
 
@@ -153,7 +153,7 @@ class Backbone(nn.Module):
 
         if build_critic is not None and not self.shared:
             raise ValueError(
-                f"latent_layout: an explorer with a critic of its own needs 'shared_trunk', got {seeing.latent_layout!r}"
+                f"latent_layout: an explorer with its own critic needs 'shared_trunk', got {seeing.latent_layout!r}"
             )
         self.encoder = nn.Sequential(conv, trunk()) if self.shared else conv
         features = seeing.latent_dim if self.shared else conv.features

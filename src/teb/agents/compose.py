@@ -1,4 +1,4 @@
-"""A backbone, a representation and an explorer as one agent. Every optimiser step, and their order, stands only here."""
+"""A backbone, a representation and an explorer as one agent. Every optimiser step, in its order, stands only here."""
 
 from __future__ import annotations
 

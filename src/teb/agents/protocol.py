@@ -92,16 +92,16 @@ class Batch(NamedTuple):
 
 def to_batch(sample: Sample, first_obs: np.ndarray, device: torch.device) -> Batch:
     """Move a replay sample to `device`; on the CPU no byte is copied, elsewhere each frame is moved once."""
-    fields = Sample(*(_moved(array, device) for array in _windows_once(Sample(*sample))))
+    named = Sample(*sample)._asdict()
+    window = _moved(named.pop("window_obs"), device)
+    del named["obs"], named["next_obs"]  # the window holds them
     return Batch(
-        *fields._replace(obs=fields.window_obs[:, 0], next_obs=fields.window_obs[:, -1]),
+        obs=window[:, 0],
+        next_obs=window[:, -1],
+        window_obs=window,
         first_obs=_moved(first_obs[None], device),
+        **{name: _moved(array, device) for name, array in named.items()},
     )
-
-
-def _windows_once(sample: Sample) -> Sample:
-    """The sample without the observations that its windows hold as well."""
-    return sample._replace(obs=sample.window_obs[:0], next_obs=sample.window_obs[:0])
 
 
 def _moved(array: np.ndarray, device: torch.device) -> Tensor:

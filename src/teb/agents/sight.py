@@ -1,4 +1,4 @@
-"""What an agent sees of one batch: pictures shifted, encoded when somebody asks, and again once the encoder has moved."""
+"""What an agent sees of one batch: pictures shifted, encoded when asked for, and again once the encoder has moved."""
 
 from __future__ import annotations
 

@@ -63,7 +63,13 @@ FAMILIES: dict[str, Family] = {
         "ours",
         "pixels",
         MappingProxyType(
-            {"steps": 20_000, "seed_steps": 1000, "uniform_steps": 1000, "replay_capacity": 50_000, "eval_every": 2000}
+            {
+                "steps": 20_000,
+                "seed_steps": 1000,
+                "uniform_steps": 1000,
+                "replay_capacity": 50_000,
+                "eval_every": 2000,
+            }
         ),
     ),
 }

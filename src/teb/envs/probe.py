@@ -1,7 +1,7 @@
 """A probe of learning from pixels: small pictures, sparse reward, a background that moves and means nothing.
 
 A white square moves in a box of side 1 and is paid 1 for every step that ends within reach of a goal that no picture
-shows. Behind it two waves of colour wander, drawn anew in each episode. `near` is found by chance within a few episodes,
+shows. Behind it two waves of colour wander, drawn anew in each episode. `near` is found by chance in some episodes,
 `far` asks for a dozen steps in one direction, so that exploration decides.
 """
 
@@ -72,7 +72,9 @@ class ProbeEnv(gym.Env[np.ndarray, np.ndarray]):
         self._grid = np.linspace(0.0, 1.0, SIDE, dtype=np.float32)
         self._steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Frame, dict[str, Any]]:
         """Start an episode near the start, before a background of its own."""
         super().reset(seed=seed)
         rng = self.np_random
@@ -83,7 +85,7 @@ class ProbeEnv(gym.Env[np.ndarray, np.ndarray]):
         self._speed = rng.uniform(-0.6, 0.6, 2)
         self._colours = rng.uniform(0.0, 1.0, (2, 3))
         self._steps = 0
-        return self._frame(), {"success": False}
+        return self._frame(), {}
 
     def step(self, action: np.ndarray) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """Move, and be paid within reach of the goal."""

@@ -15,8 +15,8 @@ RECENT = 20
 class SuccessMeter:
     """An episode succeeds if `success` in the info of any of its steps is true.
 
-    `success` is the share among the last 20 episodes, 0 before the first has ended; `successes` counts all of them. Both
-    include episodes with random actions. An evaluation takes the share over its own episodes, however many.
+    `success` is the share among the last 20 episodes, 0 before the first has ended; `successes` counts all of them.
+    Both include episodes with random actions. An evaluation takes the share over its own episodes, however many.
     """
 
     def __init__(self) -> None:

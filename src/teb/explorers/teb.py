@@ -1,7 +1,8 @@
 """TEB: distance to an anchor in the predictive metric, differenced into a shaping bonus (Liang et al. 2026).
 
 On state vectors there is no encoder to shape: the latent is the observation, and this explorer trains the metric's
-two models itself. From pictures it borrows them from the representation that they shape. The variants that this one file covers, all by configuration:
+two models itself. From pictures it borrows them from the representation that they shape. The variants that this one
+file covers, all by configuration:
 
 - `teb`: the paper's batch-mean anchor; docs/algorithms/teb.md says which reading is the default and why;
 - `teb-p` (ours): the anchor is a sample of replayed states, the potential the mean metric distance to the k nearest;
@@ -236,7 +237,8 @@ class Teb(nn.Module):
             without_reward = own.reward_model == "off" or own.models == "none"
             self.c_r = 0.0 if without_reward else own.c_r
             self.c_t = gamma if own.c_t is None else own.c_t
-            self.w_dist, self.latent_dist = own.w_dist, own.latent_dist
+            self.w_dist: WDist = own.w_dist
+            self.latent_dist: LatentDistance = own.latent_dist
         self.node_widths = tuple(shapes)
         self.particles = Ring(config.particles, sum(shapes)) if config.anchor == "particles" else None
         self.moving_anchor = (

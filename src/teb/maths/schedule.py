@@ -25,6 +25,6 @@ def parse_schedule(value: float | str) -> Schedule:
 
 
 def scheduled(schedule: Schedule, step: int) -> float:
-    """start + clip(step / steps, 0, 1) (end - start), the linear schedule of DrQ-v2 (Yarats et al. 2022)."""
+    """Start + clip(step / steps, 0, 1) (end - start), the linear schedule of DrQ-v2 (Yarats et al. 2022)."""
     start, end, steps = schedule
     return start + min(max(step / steps, 0.0), 1.0) * (end - start)

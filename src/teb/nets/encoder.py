@@ -42,7 +42,8 @@ class ConvEncoder(nn.Module):
         self.features = channels * sides[0] * sides[1]
         self.compute = compute
         self.kernels = nn.ParameterList(
-            torch.empty(channels, depth, KERNEL, KERNEL) for depth in (inputs, *[channels] * (len(STRIDES) - 1))
+            torch.empty(channels, depth, KERNEL, KERNEL)
+            for depth in (inputs, *[channels] * (len(STRIDES) - 1))
         )
         self.biases = nn.ParameterList(torch.zeros(channels) for _ in STRIDES)
         for kernel in self.kernels:

@@ -207,7 +207,9 @@ class Replay:
             lengths = np.append(lengths, self._running_length)
             final_rows = np.append(final_rows, self._running_row)
         pieces = {name: self._used(column) for name, column in self._columns().items()}
-        state: dict[str, Any] = {name: Pieces(parts).joined() for name, parts in pieces.items() if name != "obs"}
+        state: dict[str, Any] = {
+            name: Pieces(parts).joined() for name, parts in pieces.items() if name != "obs"
+        }
         state["obs"] = Pieces(pieces["obs"]) if self._obs.ndim > 2 else Pieces(pieces["obs"]).joined()
         state["final_obs"] = self._gather_obs(final_rows)
         state["length"] = lengths.copy()
@@ -216,7 +218,9 @@ class Replay:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take up a state that `state` gave, in place of what is here. A bad state changes nothing."""
-        state = {name: value.joined() if isinstance(value, Pieces) else value for name, value in state.items()}
+        state = {
+            name: value.joined() if isinstance(value, Pieces) else value for name, value in state.items()
+        }
         check_saved(state, self._columns(), self._capacity)
         lengths: list[int] = state["length"].tolist()
         used = sum(lengths)

@@ -1,4 +1,4 @@
-"""Stacks of frames: what an agent sees of a picture that moves. Oldest first; the first frame stands in for earlier ones."""
+"""Stacks of frames, oldest first: what an agent sees of a moving picture. The first stands in for those before it."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class BisimConfig:
 
 
 class Bisim(nn.Module):
-    """L_rep = lambda_b L_bisim + lambda_r L_rew + lambda_p L_dyn, and the metric's models, which explorers may borrow."""
+    """L_rep = lambda_b L_bisim + lambda_r L_rew + lambda_p L_dyn; its metric may be borrowed by an explorer."""
 
     def __init__(
         self,
@@ -208,12 +208,16 @@ class Bisim(nn.Module):
             transition_loss = transition_loss + self.online.decoder_loss(dynamics, batch.rewards[:, :1], rng)
         weight = 1.0 if config.dyn_head_unscaled else config.lambda_p
         loss = config.lambda_r * config.nll_scale * reward_loss + weight * transition_loss
-        return loss, prediction, {
-            "reward_nll": reward_loss.detach(),
-            "transition_nll": transition_loss.detach(),
-            "transition_rmse": (dynamics.next.detach() - following).square().sum(-1).mean().sqrt(),
-            "sigma_mean": prediction.reward_sigma.detach().mean(),
-        }
+        return (
+            loss,
+            prediction,
+            {
+                "reward_nll": reward_loss.detach(),
+                "transition_nll": transition_loss.detach(),
+                "transition_rmse": (dynamics.next.detach() - following).square().sum(-1).mean().sqrt(),
+                "sigma_mean": prediction.reward_sigma.detach().mean(),
+            },
+        )
 
     def target(
         self, prediction: Prediction, rewards: Tensor, pairs: tuple[Tensor, Tensor], rng: torch.Generator

@@ -300,9 +300,7 @@ def _encode(env_steps: int, state: State) -> tuple[bytes, list[Stored]]:
     return len(text).to_bytes(8, "little") + text, [array for _, array in ordered]
 
 
-def _flatten(
-    value: object, place: str, arrays: dict[str, Stored], leaves: dict[str, str]
-) -> object:
+def _flatten(value: object, place: str, arrays: dict[str, Stored], leaves: dict[str, str]) -> object:
     """What remains of `value` as JSON, once arrays are collected, and in `leaves` what JSON cannot say."""
     if isinstance(value, dict):
         for key in value:
@@ -354,7 +352,9 @@ def _dtype_name(array: Stored) -> str | None:
 def _chunks(header: bytes, arrays: list[Stored]) -> Iterator[bytes | memoryview]:
     """The file's bytes. A copy is made only of what is not in order in memory, one array at a time."""
     yield header
-    for array in (part for whole in arrays for part in (whole.parts if isinstance(whole, Pieces) else (whole,))):
+    for array in (
+        part for whole in arrays for part in (whole.parts if isinstance(whole, Pieces) else (whole,))
+    ):
         if array.nbytes == 0:
             continue
         if isinstance(array, Tensor):

@@ -17,8 +17,8 @@ from teb.envs.protocol import Task
 from teb.replay.ring import Replay
 from teb.replay.stacking import first_stack, last_stack, next_stack
 from teb.run import checkpoint
-from teb.run.play import average, play
 from teb.run.logging import Display, MetricsFile, Row, Sink
+from teb.run.play import average, play
 from teb.run.stopping import StopWish
 from teb.seeding import child_seed, numpy_generator
 
