@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from teb.agents import AGENTS
-from teb.agents.backbone import BackboneConfig
+from teb.agents.backbone import BackboneConfig, EncoderConfig
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, Runtime, Shapes
 from teb.bench import BenchOptions
@@ -36,6 +36,7 @@ from teb.cli import (
 )
 from teb.config import default_config, to_json
 from teb.explorers.teb import TebConfig
+from teb.representations.bisim import BisimConfig
 from teb.studies import STUDIES
 from teb.studies.command import StudyOptions, chosen
 from test_imports import FREE, RULES, forbidden_imports
@@ -123,6 +124,7 @@ def known_options() -> frozenset[str]:
     asked = [[name, "--help"] for name in COMMANDS]
     asked.append(["train", "gym/Pendulum-v1", "uniform", "--help"])
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
+    asked.append(["train", "probe/near", "teb", "--help"])
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):
@@ -152,10 +154,16 @@ def test_every_agent_has_a_page_with_the_five_headings(agent: str) -> None:
     assert any(shlex.split(line)[3:4] == [agent] for name, line in COMMAND_LINES if name == named(page))
 
 
+CONFIGS = TebConfig(), BisimConfig(), EncoderConfig()
+"""The configurations whose options the page of teb discusses."""
+
+
 def test_every_reading_and_option_of_teb_is_on_its_page() -> None:
     text = text_of(DOCS / "algorithms" / "teb.md")
-    options = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(TebConfig)}
-    assert options <= set(OPTION.findall(text))
+    options = {
+        f"--{field.name.replace('_', '-')}" for config in CONFIGS for field in dataclasses.fields(config)
+    }
+    assert options - {"--channels", "--shift"} <= set(OPTION.findall(text))
     for reading, parts in AGENTS["teb"].readings.items():
         fields = parts["explorer"]
         line = next(line for line in text.splitlines() if line.startswith(f"| `{reading}` |"))
@@ -171,7 +179,8 @@ def test_the_register_of_ambiguities_states_the_defaults() -> None:
     for letter, _, options, default, flag, _ in register:
         if flag == "none":
             continue
-        value = str(getattr(TebConfig(), flag.strip("`-").replace("-", "_")))
+        name = flag.strip("`-").replace("-", "_")
+        value = str(next(getattr(config, name) for config in CONFIGS if hasattr(config, name)))
         if default.startswith("`"):
             assert (letter, default) == (letter, f"`{value}`")
             choices = re.findall(r"`(\w+)`", options)

@@ -89,8 +89,9 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
 
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     words = shlex.split(
-        f"train {PROBE} teb --steps 240 --seed-steps 60 --uniform-steps 40 --log-every 20 --eval-every 0 "
-        "--width 16 --update-every 8 --batch-size 8 --channels 4 --pred-hidden 16 --checkpoint-seconds 0.05 --precision fp32 --threads 1"
+        f"train {PROBE} teb --steps 240 --seed-steps 60 --uniform-steps 40 --log-every 20 --eval-every 0 --width 16 "
+        "--update-every 8 --batch-size 8 --channels 4 --pred-hidden 16 --checkpoint-seconds 0.05 --precision fp32 "
+        "--threads 1"
     )
     folder = tmp_path / "cut"
     command = [sys.executable, "-m", "teb", *words, "--out", str(folder)]

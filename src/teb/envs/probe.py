@@ -2,7 +2,8 @@
 
 A white square moves in a box of side 1 and is paid 1 for every step that ends within reach of a goal that no picture
 shows. Behind it two waves of colour wander, drawn anew in each episode. `near` is found by chance in some episodes,
-`far` asks for a dozen steps in one direction, so that exploration decides.
+`far` asks for a dozen steps in one direction and for staying there, away from walls and corners where a policy that
+always pushes one way would end: uniform actions find it in about two episodes of a hundred.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Probe(NamedTuple):
 
 PROBES: dict[str, Probe] = {
     "near": Probe((0.5, 0.5), (0.85, 0.5), 0.15),
-    "far": Probe((0.1, 0.1), (0.9, 0.9), 0.12),
+    "far": Probe((0.1, 0.1), (0.6, 0.6), 0.08),
 }
 
 
