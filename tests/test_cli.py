@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import teb
-from teb.agents import AGENTS
+from teb.agents.registry import AGENTS, PIXEL_AGENTS
 from teb.cli import COMMANDS, default_folder, parse_train, run_command
 from teb.config import RunConfig, default_config, to_json
 from teb.envs import FAMILIES
@@ -245,13 +245,25 @@ def test_the_help_of_train_names_every_option_with_its_source(capsys: Capture) -
     assert unsourced == []
 
 
+@pytest.mark.parametrize("agent", ["teb", "drqv2", "teb-p+rep", "uniform"])
+def test_the_help_of_train_from_pixels_is_that_of_the_agent(agent: str, capsys: Capture) -> None:
+    code, out, _ = called(["train", "probe/far", agent, "--help"], capsys)
+    assert code == 0
+    learner = to_json(default_config("probe/far", agent, "cpu"))["learner"]
+    for part in learner.values():
+        for name, value in part.items():
+            shown = f"'{value}" if name == "noise" else str(value)
+            assert f"(default: {shown}" in help_of(f"--{name.replace('_', '-')}", out), name
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_help_of_train_is_that_of_the_agent_and_its_preset(agent: str, capsys: Capture) -> None:
     code, out, _ = called(["train", "gym/Pendulum-v1", agent, "--preset", "paper", "--help"], capsys)
     assert code == 0
     assert "(default: None)" in help_of("--max-episode-steps", out)
     learner = to_json(default_config("gym/Pendulum-v1", agent, "paper"))["learner"]
-    options = learner if "backbone" not in learner else learner["backbone"] | learner["explorer"]
+    parts = [part for part in learner.values() if isinstance(part, dict)]
+    options = dict(field for part in parts for field in part.items()) if parts else learner
     for name, value in options.items():
         assert f"(default: {value})" in help_of(f"--{name.replace('_', '-')}", out), name
 
@@ -259,9 +271,10 @@ def test_the_help_of_train_is_that_of_the_agent_and_its_preset(agent: str, capsy
 def test_list_names_every_agent_reading_and_environment(capsys: Capture) -> None:
     code, out, errors = called("list", capsys)
     assert (code, errors) == (0, "")
-    for name, spec in AGENTS.items():
-        assert re.search(rf"│ {name} ", out)
+    for name, spec in {**AGENTS, **PIXEL_AGENTS}.items():
+        assert name.endswith("+rep") or re.search(rf"│ {name} ", out)
         assert all(reading in out for reading in spec.readings)
+    assert "NAME+rep" in out
     for name, family in FAMILIES.items():
         assert f"{name}/..." in out
         assert all(known in out for known in family.names)

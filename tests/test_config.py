@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from teb.agents import AGENTS
+from teb.agents.registry import AGENTS, KINDS, PIXEL_AGENTS
 from teb.config import (
     NEUTRAL,
+    PIXELS,
     Config,
     RunConfig,
     config_hash,
@@ -23,12 +24,19 @@ from teb.config import (
     to_json,
     updated,
 )
-from teb.envs import FAMILIES
+from teb.envs import FAMILIES, observed
 
 MAZE = "maze2d/square-a"
+PROBE = "probe/near"
 NAMES = [
     (agent, preset, reading)
     for agent, spec in AGENTS.items()
+    for preset in spec.presets
+    for reading in ("default", *spec.readings)
+]
+PIXEL_NAMES = [
+    (agent, preset, reading)
+    for agent, spec in PIXEL_AGENTS.items()
     for preset in spec.presets
     for reading in ("default", *spec.readings)
 ]
@@ -98,13 +106,21 @@ def test_every_field_of_a_default_can_be_changed_alone(agent: str) -> None:
 # --- names --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("agent", "preset", "reading"), NAMES)
-@pytest.mark.parametrize("env", ONE_OF_EACH_FAMILY.values())
+@pytest.mark.parametrize(
+    ("env", "agent", "preset", "reading"),
+    [
+        (env, *name)
+        for env in ONE_OF_EACH_FAMILY.values()
+        for name in (NAMES if observed(env) == "states" else PIXEL_NAMES)
+    ],
+)
 def test_names_alone_make_a_configuration(env: str, agent: str, preset: str, reading: str) -> None:
     config = default_config(env, agent, preset, reading)
+    family = FAMILIES[env.partition("/")[0]]
     assert (config.env, config.agent, config.preset, config.reading) == (env, agent, preset, reading)
-    assert config.run == RunConfig()
-    assert config.task == FAMILIES[env.partition("/")[0]].config()
+    seen = PIXELS if observed(env) == "pixels" else {}
+    assert config.run == dataclasses.replace(RunConfig(), **{**seen, **family.schedule})
+    assert config.task == family.config()
     assert overrides(config) == {}
     assert label(config) == (agent if reading == "default" else f"{agent} ({reading})")
 
@@ -112,7 +128,7 @@ def test_names_alone_make_a_configuration(env: str, agent: str, preset: str, rea
 @pytest.mark.parametrize(("agent", "preset", "reading"), NAMES)
 def test_a_reading_changes_what_it_says_and_nothing_else(agent: str, preset: str, reading: str) -> None:
     base, read = default_config(MAZE, agent, preset), default_config(MAZE, agent, preset, reading)
-    said = dict(AGENTS[agent].readings.get(reading, {}))
+    said = dict(AGENTS[agent].readings.get(reading, {}).get("explorer", {}))
     before, after = dict(flat(to_json(base)["learner"])), dict(flat(to_json(read)["learner"]))
     assert {path for path in before if before[path] != after[path]} <= {f"explorer.{name}" for name in said}
     assert {name: after[f"explorer.{name}"] for name in said} == said
@@ -126,6 +142,11 @@ def test_a_reading_changes_what_it_says_and_nothing_else(agent: str, preset: str
         (("maze2d/square-a", "eta0", "paper", "literal"), "reading: 'eta0' has default, got 'literal'"),
         (("maze2d/squar-a", "teb"), "did you mean 'square-a'?"),
         (("maze2d", "teb"), "env: must look like family/name, got 'maze2d'"),
+        (
+            ("maze2d/square-a", "drqv2"),
+            "agent: 'drqv2' is for pixels, maze2d/square-a shows states; known: teb",
+        ),
+        (("probe/near", "drqv3"), "unknown agent 'drqv3'; did you mean 'drqv2'?"),
     ],
 )
 def test_wrong_names_are_refused(names: tuple[str, ...], said: str) -> None:
@@ -176,7 +197,17 @@ def test_the_hash_changes_with_every_field_that_can_change_what_is_learnt(
 ) -> None:
     config = default_config(MAZE, agent, preset, reading)
     neutral = {
-        f"run.{name}" for name in ("seed", "steps", "log_every", "checkpoint_seconds", "threads", "device")
+        f"run.{name}"
+        for name in (
+            "seed",
+            "steps",
+            "log_every",
+            "checkpoint_seconds",
+            "threads",
+            "device",
+            "eval_every",
+            "eval_episodes",
+        )
     }
     hashes = {"": config_hash(config)}
     for path, variant in variants(config):
@@ -206,6 +237,36 @@ def test_the_hash_is_about_values_and_not_about_where_they_came_from() -> None:
     assert config_hash(cpu) != config_hash(paper)
     read = default_config(MAZE, "teb", "paper", "literal")
     assert config_hash(dataclasses.replace(paper, learner=read.learner)) == config_hash(read)
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "preset", "expected"),
+    [
+        (MAZE, "teb", "cpu", "5d5c131c84be"),
+        (MAZE, "teb-p", "paper", "dc02766e6a6e"),
+        (MAZE, "uniform", "cpu", "9ad64eed942b"),
+    ],
+)
+def test_hashes_of_stored_runs_stay(env: str, agent: str, preset: str, expected: str) -> None:
+    """They are compared with those of runs that are stored; a change here loses every one of them."""
+    assert config_hash(resolved_to_bf16(default_config(env, agent, preset))) == expected
+
+
+def resolved_to_bf16(config: Config) -> Config:
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, precision="bf16"))
+
+
+def test_pixel_compositions_are_the_paper_s_ablations() -> None:
+    learners = {name: spec.presets["paper"] for name, spec in PIXEL_AGENTS.items()}
+    teb = learners["teb"]
+    assert (teb.backbone.batch_size, teb.backbone.gamma, teb.encoder.latent_dim) == (256, 0.97, 50)
+    assert (teb.representation.lambda_b, teb.representation.lambda_r, teb.explorer.eta) == (0.5, 0.5, 1.0)
+    assert learners["teb-no-rep"].explorer == teb.explorer
+    assert not learners["teb-no-rep"].representation.trains_encoder
+    assert learners["teb-no-int"].representation == teb.representation
+    assert learners["drqv2"].encoder.latent_layout == "critic_trunk"
+    assert learners["teb-env-metric"].representation.delta_r == "env_nstep"
+    assert {f"{name}+rep" for name in AGENTS if name != "uniform"} <= set(PIXEL_AGENTS)
 
 
 def test_the_hash_is_twelve_hexadecimal_digits() -> None:
@@ -273,8 +334,8 @@ def test_every_override_shows_in_the_label(agent: str, preset: str, reading: str
 
 
 def test_no_two_options_of_an_agent_share_a_name() -> None:
-    for agent in AGENTS:
-        for env in ONE_OF_EACH_FAMILY.values():
+    for env in ONE_OF_EACH_FAMILY.values():
+        for agent in KINDS[observed(env)]:
             config = default_config(env, agent)
             names = [
                 path.rpartition(".")[2]
@@ -297,10 +358,12 @@ def test_configurations_are_frozen(agent: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", {**AGENTS, **PIXEL_AGENTS})
 def test_no_number_may_be_infinite_or_none_at_all(agent: str, bad: float) -> None:
     """What is not finite could not be written into config.json."""
     for env in ONE_OF_EACH_FAMILY.values():
+        if agent not in KINDS[observed(env)]:
+            continue
         config = default_config(env, agent)
         accepted = []
         for path, kind, _ in (

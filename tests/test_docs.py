@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import torch
 
-from teb.agents import AGENTS
-from teb.agents.backbone import BackboneConfig
+from teb.agents.backbone import BackboneConfig, EncoderConfig
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, Runtime, Shapes
+from teb.agents.registry import AGENTS
 from teb.bench import BenchOptions
 from teb.cli import (
     COMMANDS,
@@ -36,6 +36,7 @@ from teb.cli import (
 )
 from teb.config import default_config, to_json
 from teb.explorers.teb import TebConfig
+from teb.representations.bisim import BisimConfig
 from teb.studies import STUDIES
 from teb.studies.command import StudyOptions, chosen
 from teb.theory.command import TheoryOptions
@@ -125,6 +126,7 @@ def known_options() -> frozenset[str]:
     asked = [[name, "--help"] for name in COMMANDS]
     asked.extend(["train", env, "uniform", "--help"] for env in ("gym/Pendulum-v1", "metaworld/box-close"))
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
+    asked.append(["train", "probe/near", "teb", "--help"])
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):
@@ -154,11 +156,18 @@ def test_every_agent_has_a_page_with_the_five_headings(agent: str) -> None:
     assert any(shlex.split(line)[3:4] == [agent] for name, line in COMMAND_LINES if name == named(page))
 
 
+CONFIGS = TebConfig(), BisimConfig(), EncoderConfig()
+"""The configurations whose options the page of teb discusses."""
+
+
 def test_every_reading_and_option_of_teb_is_on_its_page() -> None:
     text = text_of(DOCS / "algorithms" / "teb.md")
-    options = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(TebConfig)}
-    assert options <= set(OPTION.findall(text))
-    for reading, fields in AGENTS["teb"].readings.items():
+    options = {
+        f"--{field.name.replace('_', '-')}" for config in CONFIGS for field in dataclasses.fields(config)
+    }
+    assert options - {"--channels", "--shift"} <= set(OPTION.findall(text))
+    for reading, parts in AGENTS["teb"].readings.items():
+        fields = parts["explorer"]
         line = next(line for line in text.splitlines() if line.startswith(f"| `{reading}` |"))
         shown = dict(re.findall(r"`(\w+)=([^`]*)`", line))
         assert shown == {
@@ -172,7 +181,8 @@ def test_the_register_of_ambiguities_states_the_defaults() -> None:
     for letter, _, options, default, flag, _ in register:
         if flag == "none":
             continue
-        value = str(getattr(TebConfig(), flag.strip("`-").replace("-", "_")))
+        name = flag.strip("`-").replace("-", "_")
+        value = str(next(getattr(config, name) for config in CONFIGS if hasattr(config, name)))
         if default.startswith("`"):
             assert (letter, default) == (letter, f"`{value}`")
             choices = re.findall(r"`(\w+)`", options)

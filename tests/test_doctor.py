@@ -90,7 +90,7 @@ def test_every_cuda_device_gets_a_line() -> None:
     ("sizes", "status"), [((None, None), "note"), ((2**36, 2**35), "ok"), ((2**36, 2**20), "note")]
 )
 def test_memory(sizes: tuple[int | None, int | None], status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_memory_bytes", lambda: sizes)
+    monkeypatch.setattr(doctor, "memory_bytes", lambda: sizes)
     assert doctor._memory().status == status
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ from rich.console import Console
 from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
-from teb.agents import AGENTS
 from teb.agents.compose import ComposedAgent
-from teb.agents.protocol import Batch, to_batch
-from teb.config import Config, default_config
+from teb.agents.protocol import Batch, Runtime, Shapes, to_batch
+from teb.agents.registry import AGENTS, PIXEL_AGENTS
+from teb.config import Config, default_config, updated
 from teb.machine import keep_freed_memory
+from teb.replay.ring import Replay
 from teb.run.session import build, resolved, session
 from teb.run.stopping import StopWish
 from teb.run.train import Run, train
+from teb.yardstick import plain_drqv2
 
 ENV = "maze2d/square-a"
 SIDE = 1024
@@ -41,6 +44,8 @@ class BenchOptions:
     """Threads; 0 leaves PyTorch's choice."""
     device: str = "cpu"
     """cpu, cuda or auto. The loop is always measured on the CPU."""
+    pixels: bool = False
+    """Measure updates from pictures of 84x84 instead, at the paper's size."""
 
 
 def run(options: BenchOptions) -> int:
@@ -51,6 +56,9 @@ def run(options: BenchOptions) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     console = Console()
+    if options.pixels:
+        console.print(pixels_table(options))
+        return 0
     console.print(
         updates_table("paper", options),
         updates_table("cpu", options),
@@ -82,6 +90,56 @@ def updates_table(preset: str, options: BenchOptions) -> Table:
         f"product: {SIDE}x{SIDE}x{SIDE} in {base.run.precision} at {rate / 1e9:.0f} GFLOP/s"
     )
     return table
+
+
+def pixels_table(options: BenchOptions) -> Table:
+    """DrQ-v2's and TEB's updates from pictures at the paper's size, beside a plain DrQ-v2."""
+    device = torch.device(resolved(_config("teb", "paper", options.device)).run.device)
+    precision = _config("teb", "paper", options.device).run.precision
+    subjects = {
+        "drqv2": ("drqv2", precision, {}),
+        "drqv2 in fp32": ("drqv2", "fp32", {}),
+        "teb": ("teb", precision, {}),
+        "teb, rep_update joint": ("teb", precision, {"rep_update": "joint"}),
+        "teb-no-rep": ("teb-no-rep", precision, {}),
+    }
+    learners = {name: PIXEL_AGENTS[agent].presets["paper"] for name, (agent, _, _) in subjects.items()}
+    first = learners["drqv2"]
+    batch = picture_batch(first.backbone.batch_size, device)
+    timed: dict[str, Callable[[], Any]] = {}
+    for name, (agent, compute, changes) in subjects.items():
+        learner = updated(learners[name], {"representation": changes})
+        runtime = Runtime(0, device, torch.bfloat16 if compute == "bf16" else torch.float32)
+        built = PIXEL_AGENTS[agent].build(
+            learner, Shapes(0, batch.action.shape[1]), runtime, image=(9, 84, 84)
+        )
+        timed[name] = partial(built.update, batch, 0)
+    timed["yardstick"] = plain_drqv2(
+        batch, width=first.backbone.width, channels=first.encoder.channels, latent=first.encoder.latent_dim
+    )
+    seconds = interleaved(timed, options.repeats, device.type)
+    threads = torch.get_num_threads()
+    title = f"One update from pictures, batch {len(batch.obs)}, {precision}, {device}, {threads} threads"
+    table = Table("update", "ms", "of the yardstick", "of drqv2", title=title)
+    for name, spent in seconds.items():
+        ratios = (f"{spent / seconds[other]:.2f}" for other in ("yardstick", "drqv2"))
+        table.add_row(name, f"{1e3 * spent:.1f}", *ratios)
+    table.caption = "yardstick: DrQ-v2 in plain fp32, augmentation by resampling, per-tensor Adam"
+    return table
+
+
+def picture_batch(size: int, device: torch.device, actions: int = 4) -> Batch:
+    """Windows of random frames, stacked by three."""
+    rng = np.random.default_rng(0)
+    replay = Replay(300, (3, 84, 84), np.uint8, actions, 0, 3)
+    replay.begin(rng.integers(0, 256, (3, 84, 84), dtype=np.uint8))
+    for _ in range(250):
+        action = rng.uniform(-1, 1, actions).astype(np.float32)
+        frame = rng.integers(0, 256, (3, 84, 84), dtype=np.uint8)
+        replay.add(action, float(rng.random()), False, frame, np.zeros(0, np.float32))
+    replay.end()
+    sample = replay.sample(size, 3, 3, 0.97, rng)
+    return to_batch(sample, sample.obs[0], device)
 
 
 def loop_table(steps: int = 6000) -> Table:

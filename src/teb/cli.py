@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from teb.agents import AGENTS
+from teb.agents.registry import KINDS, REPRESENTED
 from teb.config import Config, RunConfig, default_config, label
-from teb.envs import FAMILIES
+from teb.envs import FAMILIES, observed
 from teb.envs.naming import did_you_mean
 from teb.run.checkpoint import CheckpointError
 from teb.run.evaluate import evaluate, play_skills
@@ -73,7 +73,7 @@ def train_command(args: Sequence[str]) -> int:
     say = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False).print
     with stop_on_signals() as wish, session(config, folder, tensorboard=start.tensorboard) as opened:
         for warning in opened.warnings:
-            say(f"passed over a damaged checkpoint: {warning}")
+            say(warning)
         if opened.resumed_at is not None:
             say(f"resuming {folder} at step {opened.resumed_at:,}")
         finished = train(opened.run, opened.reporting, wish)
@@ -108,9 +108,8 @@ def parse_train(args: Sequence[str]) -> tuple[Config, Start]:
             [*names, "maze2d/square-a", "teb"] if not names else [*names, *[""] * (2 - len(names))]
         )
         if names and not agent:
-            raise ValueError(
-                f"train: name an agent as well, such as: teb train {env} teb-p; known: {', '.join(AGENTS)}"
-            )
+            known = ", ".join(KINDS[observed(env)])
+            raise ValueError(f"train: name an agent as well, such as: teb train {env} teb-p; known: {known}")
         if names and more:
             raise ValueError(f"train: expected an environment and an agent, got also {' '.join(more)!r}")
         base = default_config(
@@ -242,15 +241,25 @@ def list_command(args: Sequence[str]) -> int:
     """Print agents and environments."""
     parse(ListOptions, args, "teb list")
     console = Console()
-    agents = Table("agent", "what it is", "source", "readings", title="Agents", title_justify="left")
-    for name, spec in AGENTS.items():
-        agents.add_row(name, spec.summary, spec.citation, ", ".join(spec.readings))
+    for kind, specs in KINDS.items():
+        table = Table(
+            "agent", "what it is", "source", "readings", title=f"Agents on {kind}", title_justify="left"
+        )
+        for name, spec in specs.items():
+            if not name.endswith(REPRESENTED):
+                table.add_row(name, spec.summary, spec.citation, ", ".join(spec.readings))
+        console.print(table)
+    console.print(
+        f"From pixels also NAME{REPRESENTED}: any of them that explores, beside teb's representation.\n"
+    )
     families = Table(
-        "environment", "what it is", "source", "names", title="Environments", title_justify="left"
+        "environment", "observes", "what it is", "source", "names", title="Environments", title_justify="left"
     )
     for name, family in FAMILIES.items():
-        families.add_row(f"{name}/...", family.summary, family.citation, ", ".join(family.names) or "any id")
-    console.print(agents, families)
+        seen = family.observes if isinstance(family.observes, str) else "either"
+        known = ", ".join(family.names) or "any id"
+        families.add_row(f"{name}/...", seen, family.summary, family.citation, known)
+    console.print(families)
     return 0
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from teb.agents import AGENTS
+from teb.agents.registry import KINDS, AgentSpec
 from teb.checks import in_range, one_of_the_choices, positive
-from teb.envs import FAMILIES, split_id
+from teb.envs import FAMILIES, observed, split_id
 from teb.envs.naming import did_you_mean
 
 Preset = Literal["paper", "cpu"]
@@ -45,17 +45,37 @@ class RunConfig:
     """Of the large matrix products; auto takes bf16 where the processor has it (ours)."""
     threads: int = 0
     """Threads of the matrix products; 0 leaves PyTorch's choice (ours)."""
+    eval_every: int = 0
+    """Environment steps between evaluations, on an environment of their own; 0 for none (ours)."""
+    eval_episodes: int = 10
+    """Episodes of an evaluation, with the mean action (paper table 3: 10)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         one_of_the_choices(self)
-        for name in ("steps", "update_every", "replay_capacity", "log_every", "checkpoint_seconds"):
+        for name in (
+            "steps",
+            "update_every",
+            "replay_capacity",
+            "log_every",
+            "checkpoint_seconds",
+            "eval_episodes",
+        ):
             positive(name, getattr(self, name))
-        for name in ("seed", "seed_steps", "uniform_steps", "threads"):
+        for name in ("seed", "seed_steps", "uniform_steps", "threads", "eval_every"):
             in_range(name, getattr(self, name), 0, 2**63)
 
 
-NEUTRAL = ("steps", "log_every", "checkpoint_seconds", "threads", "device")
+PIXELS: dict[str, Any] = {
+    "steps": 500_000,
+    "seed_steps": 2000,
+    "checkpoint_seconds": 600.0,
+    "eval_every": 5000,
+}
+"""What a schedule changes where pictures are seen: 4000 seed frames are 2000 decisions (paper table 3), and a
+checkpoint holds gigabytes."""
+
+NEUTRAL = ("steps", "log_every", "checkpoint_seconds", "threads", "device", "eval_every", "eval_episodes")
 """Fields of `RunConfig` that cannot change what is learnt up to a step, beyond rounding."""
 
 
@@ -82,9 +102,8 @@ class Config:
 def default_config(env: str, agent: str, preset: str = "paper", reading: str = "default") -> Config:
     """The configuration that names alone decide; a wrong name is refused with the nearest right one."""
     family, _ = split_id(env)
-    spec = AGENTS.get(agent)
-    if spec is None:
-        raise ValueError(f"unknown agent {agent!r}{did_you_mean(agent, AGENTS)} known: {', '.join(AGENTS)}")
+    kind = observed(env)
+    spec = agent_spec(env, agent)
     if preset not in spec.presets:
         raise ValueError(f"preset: must be one of {', '.join(spec.presets)}, got {preset!r}")
     learner = spec.presets[preset]
@@ -93,8 +112,23 @@ def default_config(env: str, agent: str, preset: str = "paper", reading: str = "
             raise ValueError(
                 f"reading: {agent!r} has {', '.join(['default', *spec.readings])}, got {reading!r}"
             )
-        learner = updated(learner, {"explorer": spec.readings[reading]})
-    return Config(env, agent, preset, reading, RunConfig(), FAMILIES[family].config(), learner)
+        learner = updated(learner, spec.readings[reading])
+    schedule = RunConfig(**{**(PIXELS if kind == "pixels" else {}), **FAMILIES[family].schedule})
+    return Config(env, agent, preset, reading, schedule, FAMILIES[family].config(), learner)
+
+
+def agent_spec(env: str, agent: str) -> AgentSpec:
+    """The agent of this name for what this environment shows; a wrong name is refused with the nearest right one."""
+    kind = observed(env)
+    agents = KINDS[kind]
+    if agent in agents:
+        return agents[agent]
+    for other, elsewhere in KINDS.items():
+        if agent in elsewhere:
+            raise ValueError(
+                f"agent: {agent!r} is for {other}, {env} shows {kind}; known: {', '.join(agents)}"
+            )
+    raise ValueError(f"unknown agent {agent!r}{did_you_mean(agent, agents)} known: {', '.join(agents)}")
 
 
 def updated(config: T, changes: Mapping[str, Any]) -> T:

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from teb.envs import rendering
+from teb.machine import memory_bytes
 
 Status = Literal["ok", "note", "problem"]
 
@@ -179,7 +180,7 @@ def _cuda(torch: Any) -> list[Check]:
 
 
 def _memory() -> Check:
-    total, available = _memory_bytes()
+    total, available = memory_bytes()
     if total is None:
         return Check("memory", "note", "unknown on this system", "a maze run needs about 1 GiB")
     free = total if available is None else available
@@ -187,30 +188,6 @@ def _memory() -> Check:
     if free < LOW_MEMORY:
         return Check("memory", "note", text, f"less than {_gib(LOW_MEMORY)}: take a smaller replay")
     return Check("memory", "ok", text)
-
-
-def _memory_bytes() -> tuple[int | None, int | None]:
-    """(total, available), within a container's limit; None where the system does not tell."""
-    total = available = None
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        sizes = {
-            name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)
-        }
-        total, available = sizes["MemTotal"], sizes.get("MemAvailable")
-    except (OSError, ValueError, KeyError):
-        try:
-            total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        except (OSError, ValueError, AttributeError):
-            return None, None
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = int((group / "memory.max").read_text(encoding="ascii"))
-        used = int((group / "memory.current").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return total, available
-    left = max(limit - used, 0)
-    return min(total, limit), left if available is None else min(available, left)
 
 
 def _disk(folder: Path) -> Check:

@@ -116,11 +116,10 @@ def test_gradients_of_the_critic_loss_reach_the_critic_alone() -> None:
     assert reward.grad is None
 
 
-def test_critic_parameters_are_those_of_encoder_and_critic() -> None:
+def test_on_states_there_is_nothing_to_encode() -> None:
     learner = backbone()
-    assert {id(p) for p in learner.critic_parameters()} == {
-        id(p) for p in (*learner.critic.parameters(), *learner.encoder.parameters())
-    }
+    assert learner.encoder_parameters() == []
+    assert {id(p) for p in learner.critic_parameters()} == {id(p) for p in learner.critic.parameters()}
 
 
 def test_actor_loss_gives_every_actor_parameter_a_gradient_and_none_to_the_target() -> None:
@@ -130,15 +129,14 @@ def test_actor_loss_gives_every_actor_parameter_a_gradient_and_none_to_the_targe
     assert all(p.grad is None for p in learner.target_critic.parameters())
 
 
-def test_an_encoder_is_trained_by_the_critic_through_the_first_observation_alone() -> None:
+def test_features_carry_the_critic_s_gradient_at_the_first_observation_alone() -> None:
     learner, batch = backbone(), random_batch()
-    encoder = torch.nn.Linear(2, 2)
-    learner.encoder = encoder  # pyright: ignore[reportAttributeAccessIssue]
-    learner.actor_loss(batch, generator())[0].backward()
-    assert encoder.weight.grad is None
-    learner.critic_loss(batch._replace(obs=torch.zeros(16, 2)), batch.reward, generator())[0].backward()
-    assert encoder.weight.grad is not None and not bool(encoder.weight.grad.any())
-    assert encoder.bias.grad is not None and bool(encoder.bias.grad.any())
+    obs, next_obs = (x.clone().requires_grad_() for x in (batch.obs, batch.next_obs))
+    features = batch._replace(obs=obs, next_obs=next_obs)
+    learner.actor_loss(features, generator())[0].backward()
+    assert obs.grad is None and next_obs.grad is None
+    learner.critic_loss(features, batch.reward, generator())[0].backward()
+    assert obs.grad is not None and bool(obs.grad.any()) and next_obs.grad is None
 
 
 def test_noise_inside_updates_is_clipped() -> None:
@@ -164,19 +162,19 @@ def test_target_follows_with_tau() -> None:
         assert torch.allclose(gap, 0.9**5 * (parameter - start[name]), atol=1e-5)
 
 
-def test_skill_is_appended_to_the_encoded_observation() -> None:
+def test_skill_is_appended_to_the_features() -> None:
     learner = backbone(shapes=Shapes(2, 2, 3))
     obs, skill = torch.randn(4, 2), torch.randn(4, 3)
-    assert torch.equal(learner.encode(obs, skill), torch.cat([obs, skill], 1))
-    assert learner.actor(learner.encode(obs, skill)).shape == (4, 2)
-    assert torch.equal(learner.encode(obs, skill[:, :0]), obs)
+    assert torch.equal(learner.joined(obs, skill), torch.cat([obs, skill], 1))
+    assert learner.actor(learner.joined(obs, skill)).shape == (4, 2)
+    assert torch.equal(learner.joined(obs, skill[:, :0]), obs)
 
 
 def test_different_skills_give_different_actions_and_values() -> None:
     learner, batch = backbone(shapes=Shapes(2, 2, 3)), random_batch(skill=3)
     other = batch.skill.flip(0)
     assert not torch.allclose(
-        learner.actor(learner.encode(batch.obs, batch.skill)), learner.actor(learner.encode(batch.obs, other))
+        learner.actor(learner.joined(batch.obs, batch.skill)), learner.actor(learner.joined(batch.obs, other))
     )
     losses = [
         learner.critic_loss(batch._replace(skill=z), batch.reward, generator())[0]

@@ -27,7 +27,7 @@ class Stage:
     """One task and one canvas; distractors come and go, and the model gets its look back."""
 
     def __init__(self) -> None:
-        self.env = MetaWorld(TASK, MetaWorldConfig(observe="state"))
+        self.env = MetaWorld(TASK)
         self.model, self.data = self.env.package.model, self.env.package.data
         set_quality(self.model, "fast")
         self.canvas = Canvas(self.model, CAMERA)

@@ -6,12 +6,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from teb.envs import FAMILIES, make_task, split_id
+from teb.envs import FAMILIES, make_task, observed, split_id
 from teb.envs.gym import GymConfig
 from teb.envs.maze2d import Maze2D, Maze2DConfig
 from teb.envs.naming import nearest
 
-EXAMPLES = [*(f"maze2d/{maze}" for maze in FAMILIES["maze2d"].names), "gym/Pendulum-v1"]
+EXAMPLES = [
+    *(f"{family}/{name}" for family, entry in FAMILIES.items() for name in entry.names if family != "gym"),
+    "gym/Pendulum-v1",
+]
 
 
 def test_known_mazes() -> None:
@@ -40,20 +43,23 @@ def test_family_configs_are_frozen_with_defaults(family: str) -> None:
 @pytest.mark.parametrize("env_id", EXAMPLES)
 def test_every_task_keeps_the_contract(env_id: str) -> None:
     env, meter, headline, frame_stack = make_task(env_id)
-    assert frame_stack == 1
     seen, acted = env.observation_space, env.action_space
     assert isinstance(seen, gym.spaces.Box) and isinstance(acted, gym.spaces.Box)
-    assert len(seen.shape) == len(acted.shape) == 1
+    pictures = observed(env_id) == "pixels"
+    assert len(acted.shape) == 1 and len(seen.shape) == (3 if pictures else 1)
+    assert frame_stack >= 1 if pictures else frame_stack == 1
+    stored = np.uint8 if pictures else np.float32
     assert (acted.low == -1.0).all() and (acted.high == 1.0).all()
-    assert acted.dtype == seen.dtype == np.float32
+    assert acted.dtype == np.float32 and seen.dtype == stored
     obs, info = env.reset(seed=0)
-    assert obs.dtype == np.float32 and obs in seen and info == {}
+    assert obs.dtype == stored and obs in seen and info == {}
     meter.observe(obs, 0)
-    obs, reward, terminated, truncated, _ = env.step(acted.high)
-    assert obs.dtype == np.float32 and obs in seen
+    obs, reward, terminated, truncated, info = env.step(acted.high)
+    assert obs.dtype == stored and obs in seen
+    assert meter.observe_step(info, ended=False) == {}
+    assert all(isinstance(value, float) for value in meter.observe_step(info, ended=True).values())
     assert type(reward) is float and type(terminated) is bool and type(truncated) is bool
     meter.observe(obs, 1)
-    assert meter.end_episode({}) == {}
     assert headline == "episode_return" or headline in meter.metrics()
 
 

@@ -18,13 +18,12 @@ from teb.envs.metaworld import (
     MetaWorldConfig,
     MetaWorldPixels,
     gymnasium_id,
-    make_metaworld_task,
     paid,
 )
 from teb.envs.rendering import load_mujoco
+from teb.envs.success import SuccessMeter
 
 PAPER = TASKS[:6]
-STATE = MetaWorldConfig(observe="state")
 FAST = MetaWorldConfig(render_quality="fast")
 NOTHING = np.zeros(4, np.float32)
 
@@ -53,7 +52,7 @@ def inside(env: MetaWorld) -> list[Any]:
 @pytest.fixture(scope="module")
 def hand() -> MetaWorld:
     """A task of objects that are pushed around, as numbers."""
-    return MetaWorld("coffee-push", STATE)
+    return MetaWorld("coffee-push")
 
 
 # --- names and options ------------------------------------------------------------------------------------------------
@@ -158,10 +157,9 @@ def test_success_is_that_of_any_repeat_and_the_episode_remembers_it(
 @metaworld
 def test_dense_rewards_are_those_of_the_package() -> None:
     sums, means = (
-        MetaWorld("push-back", MetaWorldConfig(observe="state", reward_mode=mode))
-        for mode in ("dense", "dense_scaled")
+        MetaWorld("push-back", MetaWorldConfig(reward_mode=mode)) for mode in ("dense", "dense_scaled")
     )
-    twin = MetaWorld("push-back", STATE)
+    twin = MetaWorld("push-back")
     for env in (sums, means, twin):
         env.reset(seed=5)
     for action in actions(20):
@@ -187,7 +185,7 @@ def test_dense_rewards_are_those_of_the_package() -> None:
 def test_the_scripted_policies_of_the_package_succeed(task: str, episodes: int, least: float) -> None:
     from metaworld.policies import ENV_POLICY_MAP
 
-    env, meter, _, _ = make_metaworld_task(task, STATE)
+    env, meter = MetaWorld(task), SuccessMeter()
     outcomes: list[float] = []
     for seed in range(episodes):
         policy: Any = ENV_POLICY_MAP[f"{task}-v3"]()
@@ -198,7 +196,7 @@ def test_the_scripted_policies_of_the_package_succeed(task: str, episodes: int, 
             assert reward in (0.0, 1.0)
             paid_at_all = paid_at_all or reward == 1.0
         assert paid_at_all == info["success"]
-        outcomes.append(meter.end_episode(info)["success"])
+        outcomes.append(meter.observe_step(info, True)["success"])
     assert np.mean(outcomes) >= least
 
 
@@ -210,7 +208,7 @@ def test_the_scripted_policies_of_the_package_succeed(task: str, episodes: int, 
 def test_an_episode_is_truncated_at_its_horizon_and_goes_no_further(
     horizon: int, repeat: int, decisions: int
 ) -> None:
-    env = MetaWorld("reach", MetaWorldConfig(observe="state", horizon=horizon, action_repeat=repeat))
+    env = MetaWorld("reach", MetaWorldConfig(horizon=horizon, action_repeat=repeat))
     with pytest.raises(gym.error.ResetNeeded, match="no episode has begun"):
         env.step(NOTHING)
     env.reset(seed=0)
@@ -229,7 +227,7 @@ def test_the_seed_decides_an_episode_whatever_was_played_before(hand: MetaWorld)
     played = actions(12)
     episode(hand, 8, played[:5])
     first = episode(hand, 7, played)
-    assert first == episode(MetaWorld("coffee-push", STATE), 7, played)
+    assert first == episode(MetaWorld("coffee-push"), 7, played)
     np.random.default_rng(0)
     np.random.seed(3)  # the package would take its goals from here
     assert first == episode(hand, 7, played)
@@ -248,7 +246,7 @@ def test_goals_differ_from_episode_to_episode_and_repeat_with_the_seed(hand: Met
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_repeats_its_episodes(task: str) -> None:
-    used, fresh = MetaWorld(task, STATE), MetaWorld(task, STATE)
+    used, fresh = MetaWorld(task), MetaWorld(task)
     episode(used, 3, actions(30, seed=1))
     assert episode(used, 7, actions(30)) == episode(fresh, 7, actions(30))
 

@@ -5,31 +5,39 @@ import numpy as np
 from teb.envs.success import RECENT, SuccessMeter
 
 
-def fed(outcomes: list[bool]) -> SuccessMeter:
+def episode(meter: SuccessMeter, *successes: bool) -> dict[str, float]:
+    said = [
+        meter.observe_step({"success": success}, ended=t == len(successes) - 1)
+        for t, success in enumerate(successes)
+    ]
+    assert not any(said[:-1])
+    return dict(said[-1])
+
+
+def test_success_at_any_step_is_success_of_the_episode() -> None:
     meter = SuccessMeter()
-    for outcome in outcomes:
-        meter.observe(np.zeros(3), 0)
-        assert meter.end_episode({"success": outcome}) == {"success": float(outcome)}
-    return meter
+    assert meter.metrics() == {"success": 0.0, "successes": 0.0}
+    assert episode(meter, False, True, False) == {"success": 1.0}
+    assert episode(meter, False, False) == {"success": 0.0}
+    assert meter.metrics() == {"success": 0.5, "successes": 1.0}
 
 
-def test_nothing_has_succeeded_before_the_first_end() -> None:
-    assert fed([]).metrics() == {"success": 0.0, "successes": 0.0}
+def test_the_rate_is_that_of_the_latest_episodes_and_the_count_that_of_all() -> None:
+    meter, outcomes = SuccessMeter(), np.random.default_rng(0).random(60) < 0.4
+    for count, outcome in enumerate(outcomes, start=1):
+        episode(meter, bool(outcome))
+        recent = outcomes[:count][-RECENT:]
+        assert meter.metrics() == {"success": recent.mean(), "successes": float(outcomes[:count].sum())}
 
 
-def test_the_rate_is_over_the_latest_episodes_and_the_count_over_all() -> None:
-    assert fed([True, False, False, True]).metrics() == {"success": 0.5, "successes": 2.0}
-    outcomes = [True] * RECENT + [False] * (RECENT // 4)
-    assert fed(outcomes).metrics() == {"success": 0.75, "successes": float(RECENT)}
-
-
-def test_a_loaded_meter_goes_on_as_if_nothing_had_happened() -> None:
-    rng = np.random.default_rng(0)
-    outcomes = rng.random(3 * RECENT) < 0.5
-    for cut in (0, 5, RECENT, 2 * RECENT + 1):
-        meter = SuccessMeter()
-        meter.load(fed(outcomes[:cut].tolist()).state())
-        for outcome in outcomes[cut:]:
-            meter.end_episode({"success": outcome})
-        assert meter.metrics() == fed(outcomes.tolist()).metrics()
-        assert meter.state().keys() == fed([]).state().keys()
+def test_a_state_goes_on_within_an_episode() -> None:
+    first = SuccessMeter()
+    for _ in range(25):
+        episode(first, True)
+    first.observe_step({"success": True}, ended=False)
+    second = SuccessMeter()
+    second.load(first.state())
+    for meter in (first, second):
+        assert episode(meter, False) == {"success": 1.0}
+        assert episode(meter, False) == {"success": 0.0}
+    assert first.metrics() == second.metrics()

@@ -97,10 +97,10 @@ def test_other_skills_give_other_actions_and_values() -> None:
     agent = small_agent("cic")
     windows = batch_for(agent, 0)
     backbone = agent.backbone
-    x, other = (backbone.encode(windows.obs, z) for z in (windows.skill, 1 - windows.skill))
+    x, other = (backbone.joined(windows.obs, z) for z in (windows.skill, 1 - windows.skill))
     assert float((backbone.actor(x) - backbone.actor(other)).detach().abs().max()) > 1e-3
     z = windows.skill.clone().requires_grad_()
-    backbone.critic(backbone.encode(windows.obs, z), windows.action).sum().backward()
+    backbone.critic(backbone.joined(windows.obs, z), windows.action).sum().backward()
     assert z.grad is not None and bool(z.grad.any())
 
 

@@ -162,15 +162,15 @@ def test_g3_actor_and_critic_depend_on_the_skill(name: str) -> None:
     other = next(z for z in (agent.skills.draw(rng) for _ in range(100)) if not np.array_equal(z, one))
     obs, action = torch.randn(8, 2, generator=generator()), torch.zeros(8, 2)
     rows = [torch.from_numpy(z).expand(8, -1) for z in (one, other)]
-    actions = [backbone.actor(backbone.encode(obs, z)).detach() for z in rows]
+    actions = [backbone.actor(backbone.joined(obs, z)).detach() for z in rows]
     assert float((actions[0] - actions[1]).abs().min()) > 0
-    values = [backbone.critic(backbone.encode(obs, z), action).detach() for z in rows]
+    values = [backbone.critic(backbone.joined(obs, z), action).detach() for z in rows]
     assert float((values[0] - values[1]).abs().min()) > 0
     acts = [agent.act(obs[0].numpy(), z, 0, explore=False) for z in (one, other)]
     assert not np.array_equal(acts[0], acts[1])
     if agent.explorer.traits.critic is None:
         skill = rows[0].clone().requires_grad_()
-        backbone.critic(backbone.encode(obs, skill), action).sum().backward()
+        backbone.critic(backbone.joined(obs, skill), action).sum().backward()
         assert skill.grad is not None and bool((skill.grad.abs().sum(1) > 0).all())
 
 

@@ -20,6 +20,7 @@ from teb.maths.bisimulation import (
     pair_indices,
     pairwise_transition_distance,
     reward_differential,
+    scaled_gradient,
     transition_distance,
 )
 from teb.maths.distances import LatentDistance
@@ -261,3 +262,13 @@ def test_a_permutation_pairs_one_element_with_itself_on_average() -> None:
     pairs = [pair_indices(16, "perm", rng, CPU) for _ in range(2000)]
     meetings = torch.tensor([float((i == j).sum()) for i, j in pairs])
     assert float(meetings.mean()) == pytest.approx(1.0, abs=0.12)
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-4, 1.0, 3.0])
+def test_a_scaled_gradient_leaves_the_value_and_scales_the_gradient(factor: float) -> None:
+    x = torch.tensor([1.0, -2.0, 1e8], requires_grad=True)
+    y = scaled_gradient(x, factor)
+    assert torch.equal(y, x)
+    (y * torch.tensor([1.0, 2.0, 3.0])).sum().backward() if y.requires_grad else None
+    grad = torch.zeros(3) if x.grad is None else x.grad
+    assert torch.allclose(grad, factor * torch.tensor([1.0, 2.0, 3.0]))

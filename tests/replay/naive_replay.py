@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from teb.replay.ring import Replay
+from teb.replay.saved import Pieces
 
 SKILLS = 3
 
@@ -95,7 +96,9 @@ def check_content(replay: Replay, naive: NaiveReplay) -> None:
     assert replay.transitions == sum(map(len, naive.finished))
     stored = [*naive.finished, *([naive.running] if naive.running is not None else [])]
     places = [(episode, t) for episode in stored for t in range(len(episode))]
-    state = replay.state()
+    state = {
+        name: value.joined() if isinstance(value, Pieces) else value for name, value in replay.state().items()
+    }
     assert state["length"].tolist() == [len(episode) for episode in stored]
     assert bool(state["running"]) == (naive.running is not None) == replay.running
     assert state["obs"].tolist() == [episode.obs(t).tolist() for episode, t in places]

@@ -92,12 +92,15 @@ class CountingMeter:
     def __init__(self) -> None:
         self.seen: list[tuple[int, list[float]]] = []
         self.ends: list[Mapping[str, Any]] = []
+        self.steps: list[bool] = []
 
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
         self.seen.append((env_steps, obs.tolist()))
 
-    def end_episode(self, info: Mapping[str, Any]) -> dict[str, float]:
-        self.ends.append(info)
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> dict[str, float]:
+        self.steps.append(ended)
+        if ended:
+            self.ends.append(info)
         return {}
 
     def metrics(self) -> dict[str, float]:
@@ -341,6 +344,7 @@ def test_the_meter_sees_resets_and_steps_with_their_time(sides: MakeSides) -> No
         expected += [(t, [t // 10, 0])] * (t % 10 == 0)
         expected += [(t + 1, [t // 10, t % 10 + 1])]
     assert made.meter.seen == expected
+    assert made.meter.steps == [t % 10 == 9 for t in range(25)]
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -32,7 +32,7 @@ from small_runs import (
     small_config,
 )
 
-from teb.agents import AGENTS
+from teb.agents.registry import AGENTS
 from teb.run import checkpoint
 from teb.run.checkpoint import CheckpointError
 from teb.run.record import append_once

@@ -31,11 +31,12 @@ def test_a_run_on_moving_pictures_is_resumed_within_an_episode(tmp_path: Path) -
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.rendering
 def test_rows_and_evaluations_tell_the_share_of_successes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some episodes are made a success; no episode of so few random steps is one."""
-    config = reaching("uniform", 40, observe="state", horizon=20)
+    config = reaching("uniform", 40, render_quality="fast", horizon=20)
     step = metaworld.MetaWorld.step
     begun = 0
 

@@ -1,8 +1,8 @@
-"""A backbone and an explorer as one agent. The order of an update, and every optimiser step, stands only here."""
+"""A backbone, a representation and an explorer as one agent. Every optimiser step, in its order, stands only here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from teb.agents.backbone import Backbone, BackboneConfig
+from teb.agents.backbone import Backbone, BackboneConfig, EncoderConfig, Pictures
 from teb.agents.protocol import (
     Batch,
     Explorer,
     Metrics,
     Paid,
+    Representation,
     Runtime,
     Sampling,
     Shapes,
@@ -23,6 +24,7 @@ from teb.agents.protocol import (
     one_step_windows,
     parts,
 )
+from teb.agents.sight import Sight
 from teb.maths.shaping import n_step_sum
 from teb.nets.actor_critic import noisy_action
 from teb.nets.mlp import initialised_from
@@ -31,7 +33,7 @@ from teb.seeding import child_seed, torch_generator
 
 @dataclass(frozen=True)
 class Composition:
-    """The configuration of a composed agent."""
+    """The configuration of a composed agent on states."""
 
     backbone: BackboneConfig
     """The shared learner."""
@@ -39,8 +41,22 @@ class Composition:
     """The explorer's own `Config`."""
 
 
+@dataclass(frozen=True)
+class PixelComposition:
+    """The configuration of a composed agent that sees pictures."""
+
+    backbone: BackboneConfig
+    """The shared learner."""
+    encoder: EncoderConfig
+    """How pictures become latents."""
+    representation: Any
+    """The representation's own `Config`."""
+    explorer: Any
+    """The explorer's own `Config`."""
+
+
 class ComposedAgent:
-    """DDPG whose reward is r + eta * r_int."""
+    """Actor and critic whose reward is r + eta * r_int."""
 
     def __init__(
         self,
@@ -48,109 +64,206 @@ class ComposedAgent:
         build_explorer: Callable[..., Any],
         shapes: Shapes,
         runtime: Runtime,
+        pictures: Pictures | None = None,
+        build_representation: Callable[..., Any] | None = None,
     ) -> None:
-        """`build_explorer(shapes, gamma=..., n_step=..., compute=...)` makes the explorer."""
+        """`build_explorer(shapes, gamma=..., n_step=..., compute=...)` makes the explorer, the other one alike.
+
+        With `pictures`, `shapes.obs` is the width of a latent. A representation needs them.
+        """
         self.device = runtime.device
+        terms = {"gamma": config.gamma, "n_step": config.n_step, "compute": runtime.compute}
         with initialised_from(child_seed(runtime.seed, "explorer")):
-            explorer: Any = build_explorer(
-                shapes, gamma=config.gamma, n_step=config.n_step, compute=runtime.compute
-            )
+            explorer: Any = build_explorer(shapes, **terms)
+        with initialised_from(child_seed(runtime.seed, "representation")):
+            built: Any = build_representation(shapes, **terms) if build_representation else None
+        self.representation: Representation | None = built.to(self.device) if built else None
+        if explorer.traits.borrows_metric:
+            explorer.borrow(self.representation)
         self.explorer: Explorer = explorer.to(self.device)
         traits = self.explorer.traits
         self.skills = traits.skills
         with initialised_from(child_seed(runtime.seed, "backbone")):
             backbone = Backbone(
-                config, shapes._replace(skill=self.skills.width), runtime.compute, traits.critic
+                config,
+                shapes._replace(skill=self.skills.width),
+                runtime.compute,
+                traits.critic,
+                pictures,
             )
         self.backbone = backbone.to(self.device)
         n_step = traits.n_step or config.n_step
+        read = max(traits.horizon, self.representation.traits.horizon if self.representation else 1)
         self.sampling: Sampling | None = Sampling(
-            traits.batches * config.batch_size, n_step, max(n_step, traits.horizon), config.gamma
+            traits.batches * config.batch_size, n_step, max(n_step, read), config.gamma
         )
         self.critic_optimiser = self._adam([{"params": self.backbone.critic_parameters(), "lr": config.lr}])
         self.actor_optimiser = self._adam(
             [{"params": list(self.backbone.actor.parameters()), "lr": config.lr}]
         )
-        groups = self.explorer.parameter_groups()
-        self.explorer_optimiser = self._adam(groups) if groups else None
+        self.explorer_optimiser = self._declared(self.explorer)
+        self.representation_optimiser = self._declared(self.representation)
+        seen = self.backbone.encoder_parameters()
+        self.encoder_optimiser = (
+            self._adam([{"params": seen, "lr": pictures.config.encoder_lr}]) if pictures else None
+        )
+        self.critic_trains_encoder = pictures is not None and pictures.config.critic_grad_to_encoder
         self.acting = torch_generator(runtime.seed, "acting")
         self.learning = torch_generator(runtime.seed, "learning", device=self.device)
         self.exploring = torch_generator(runtime.seed, "exploring", device=self.device)
+        if pictures:
+            self.shifting = torch_generator(runtime.seed, "shifting", device=self.device)
+            self.representing = torch_generator(runtime.seed, "representing", device=self.device)
 
     def _adam(self, groups: list[dict[str, Any]]) -> torch.optim.Adam:
         return torch.optim.Adam(groups, fused=True)
 
+    def _declared(self, part: Explorer | Representation | None) -> torch.optim.Adam | None:
+        groups = part.parameter_groups() if part is not None else []
+        return self._adam(groups) if groups else None
+
     @torch.inference_mode()
     def act(self, obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
-        """Mean action, with unclipped noise if `explore` (URLB)."""
-        x = torch.from_numpy(np.concatenate([obs, skill]) if skill.size else obs).to(self.device)
-        mean = self.backbone.actor(x.unsqueeze(0)).squeeze(0).cpu()
-        action = noisy_action(mean, self.backbone.config.noise, self.acting) if explore else mean
-        return action.numpy()
+        """Mean action, with unclipped noise if `explore` (URLB, DrQ-v2)."""
+        seen, chosen = (torch.from_numpy(given).to(self.device).unsqueeze(0) for given in (obs, skill))
+        mean = self.backbone.actor(self.backbone.joined(self.backbone.encoder(seen), chosen)).squeeze(0).cpu()
+        if not explore:
+            return mean.numpy()
+        self.backbone.at(env_steps)
+        return noisy_action(mean, self.backbone.sigma, self.acting).numpy()
 
     @torch.no_grad()
     def policy(self, obs: Tensor, skill: Tensor, rng: torch.Generator | None) -> Tensor:
         """The actor as explorers may ask it, see `teb.agents.protocol.Policy`."""
-        x = self.backbone.encode(obs, skill)
+        if not self.backbone.shared:
+            raise ValueError(
+                "latent_layout: an explorer or representation that asks the actor at a latent needs 'shared_trunk'; "
+                "here the actor has a trunk of its own"
+            )
+        x = self.backbone.joined(obs, skill)
         return self.backbone.actor(x) if rng is None else self.backbone.sample_action(x, rng)
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
-        """Explorer step, intrinsic reward with the updated explorer, critic step, actor step, targets."""
+        """Representation step, explorer step, intrinsic reward, critic step, actor step, targets."""
         metrics: Metrics = {}
         traits, config = self.explorer.traits, self.backbone.config
-        batches = parts(batch, traits.batches)
-        batch = batches[-1]
-        paid = self.pay(batch) if traits.pays_first else None
-        for part in batches if self.explorer_optimiser else ():
-            loss, learnt = self.explorer.loss(self._shown(part), self.policy, self.exploring)
+        self.backbone.at(env_steps)
+        sights = [self.look(part) for part in parts(batch, traits.batches)]
+        sight = sights[-1]
+        pull = self._represent(sights, metrics)
+        paid = self.pay(self._shown(sight)) if traits.pays_first else None
+        for each in sights if self.explorer_optimiser else ():
+            shown = self._shown(each, gradient=traits.trains_encoder)
+            loss, learnt = self.explorer.loss(self._cut(shown), self.policy, self.exploring)
             self._descend_explorer(loss)
+            if traits.trains_encoder:
+                _moved(sights)
             metrics |= learnt | {"explorer_loss": loss.detach()}
-        paid = paid or self.pay(batch)
-        reward = config.task_reward * batch.reward + traits.eta * paid.bonus
+        shown = self._shown(sight)
+        paid = paid or self.pay(shown)
+        reward = config.task_reward * sight.batch.reward + traits.eta * paid.bonus
 
+        learnt_from = sight.learnt_from(through_encoder=self.critic_trains_encoder)
         critic_loss, critic_metrics = self.backbone.critic_loss(
-            batch, reward, self.learning, paid.member, paid.next_skill
+            learnt_from, reward, self.learning, paid.member, paid.next_skill
         )
-        descend(critic_loss, self.critic_optimiser)
-        actor_loss, actor_metrics = self.backbone.actor_loss(batch, self.learning)
+        if pull is not None:
+            critic_loss = critic_loss + (self.backbone.latent(sight.features(0)) * pull).sum()
+        self._descend(critic_loss, self.critic_optimiser, self.critic_trains_encoder or pull is not None)
+        actor_loss, actor_metrics = self.backbone.actor_loss(learnt_from, self.learning)
         descend(actor_loss, self.actor_optimiser)
 
         self.backbone.follow()
-        closing = self.explorer.after_step(self._shown(batch), self.policy, self.exploring)
+        closing = self.explorer.after_step(self._cut(shown), self.policy, self.exploring)
         if closing is not None:
-            self._descend_explorer(closing)
+            assert self.explorer_optimiser is not None, "an explorer without parameters has no loss"
+            descend(closing, self.explorer_optimiser, traits.grad_clip)
             metrics["closing_loss"] = closing.detach()
+        if self.representation:
+            self.representation.after_step()
         return metrics | paid.metrics | critic_metrics | actor_metrics
 
-    def pay(self, batch: Batch) -> Paid:
+    def _represent(self, sights: Sequence[Sight], metrics: Metrics) -> Tensor | None:
+        """The representation's step. A joint one leaves to the critic's step what pulls at the latents, [B, D]."""
+        part, optimiser = self.representation, self.representation_optimiser
+        if part is None or optimiser is None:
+            return None
+        traits, pull = part.traits, None
+        shown = sights[-1].shown(traits.reads, gradient=traits.trains_encoder and not traits.joint)
+        if traits.joint and traits.trains_encoder:
+            pull = shown.obs.clone().requires_grad_()
+            shown = shown._replace(obs=pull)
+        loss, learnt = part.loss(shown, self.policy, self.representing)
+        through = traits.trains_encoder and not traits.joint
+        norm = self._descend(loss, optimiser, through, traits.grad_clip, [] if pull is None else [pull])
+        if through:
+            _moved(sights)
+        metrics |= learnt | {"representation_loss": loss.detach()}
+        if norm is not None:
+            metrics["representation_grad_norm"] = norm
+        return None if pull is None else pull.grad
+
+    def look(self, batch: Batch) -> Sight:
+        """The batch as this agent sees it."""
+        if self.backbone.pictures is None:
+            return Sight(self.backbone, batch, self.learning, self.exploring)
+        return Sight(self.backbone, batch, self.shifting, self.representing)
+
+    def pay(self, shown: Batch) -> Paid:
         """What the explorer pays for each window: once, or the discounted sum over its steps."""
-        paid = self.explorer.reward(self._shown(batch), self.policy, self.exploring)
+        paid = self.explorer.reward(self._cut(shown), self.policy, self.exploring)
         if not self.explorer.traits.per_step:
             return paid
-        steps = paid.bonus.view(batch.obs.shape[0], -1)
+        steps = paid.bonus.view(shown.obs.shape[0], -1)
         return paid._replace(bonus=n_step_sum(steps, self.backbone.config.gamma, steps.shape[1]))
 
-    def _shown(self, batch: Batch) -> Batch:
-        """The batch as the explorer sees it."""
-        return one_step_windows(batch, self.backbone.config.gamma) if self.explorer.traits.per_step else batch
+    def _shown(self, sight: Sight, *, gradient: bool = False) -> Batch:
+        return sight.shown(self.explorer.traits.reads, gradient=gradient)
+
+    def _cut(self, shown: Batch) -> Batch:
+        """The windows as the explorer takes them: whole, or each step by itself."""
+        return one_step_windows(shown, self.backbone.config.gamma) if self.explorer.traits.per_step else shown
 
     def _descend_explorer(self, loss: Tensor) -> None:
         assert self.explorer_optimiser is not None, "an explorer without parameters has no loss"
-        descend(loss, self.explorer_optimiser, self.explorer.traits.grad_clip)
+        traits = self.explorer.traits
+        self._descend(loss, self.explorer_optimiser, traits.trains_encoder, traits.grad_clip)
+
+    def _descend(
+        self,
+        loss: Tensor,
+        optimiser: torch.optim.Optimizer,
+        through_encoder: bool,
+        max_norm: float = 0.0,
+        also: Sequence[Tensor] = (),
+    ) -> Tensor | None:
+        if through_encoder and self.encoder_optimiser:
+            return descend(loss, (optimiser, self.encoder_optimiser), max_norm, also)
+        return descend(loss, optimiser, max_norm, also) if also else descend(loss, optimiser, max_norm)
 
     def _modules(self) -> dict[str, nn.Module]:
-        return {"backbone": self.backbone, "explorer": self.explorer}  # pyright: ignore[reportReturnType]
+        named = {
+            "backbone": self.backbone,
+            "explorer": self.explorer,
+            "representation": self.representation,
+        }
+        return {name: module for name, module in named.items() if module is not None}  # pyright: ignore[reportReturnType]
 
     def _optimisers(self) -> dict[str, torch.optim.Optimizer]:
         named = {
             "critic": self.critic_optimiser,
             "actor": self.actor_optimiser,
             "explorer": self.explorer_optimiser,
+            "encoder": self.encoder_optimiser,
+            "representation": self.representation_optimiser,
         }
         return {name: optimiser for name, optimiser in named.items() if optimiser is not None}
 
     def _generators(self) -> dict[str, torch.Generator]:
-        return {"acting": self.acting, "learning": self.learning, "exploring": self.exploring}
+        named = {"acting": self.acting, "learning": self.learning, "exploring": self.exploring}
+        if self.backbone.pictures:
+            named |= {"shifting": self.shifting, "representing": self.representing}
+        return named
 
     def state(self) -> State:
         """Parameters, buffers, optimiser moments and generators."""
@@ -181,11 +294,28 @@ class ComposedAgent:
             generator.set_state(state["generators"][name])
 
 
-def descend(loss: Tensor, optimiser: torch.optim.Optimizer, max_norm: float = 0.0) -> None:
-    """One step on `loss` for exactly the optimiser's parameters: no gradient is computed for, or left in, any other."""
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward(inputs=parameters)
-    if max_norm:
-        nn.utils.clip_grad_norm_(parameters, max_norm)
-    optimiser.step()
+def _moved(sights: Sequence[Sight]) -> None:
+    for sight in sights:
+        sight.moved()
+
+
+def descend(
+    loss: Tensor,
+    optimisers: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    max_norm: float = 0.0,
+    also: Sequence[Tensor] = (),
+) -> Tensor | None:
+    """One step on `loss` for exactly the optimisers' parameters: no gradient is computed for, or left in, any other.
+
+    `also` are tensors that get their gradient without being stepped; it counts for the norm. Returns the norm before
+    clipping, if there is a limit.
+    """
+    steps = [optimisers] if isinstance(optimisers, torch.optim.Optimizer) else optimisers
+    parameters = [p for optimiser in steps for group in optimiser.param_groups for p in group["params"]]
+    for optimiser in steps:
+        optimiser.zero_grad(set_to_none=True)
+    loss.backward(inputs=[*parameters, *also])
+    norm = nn.utils.clip_grad_norm_([*parameters, *also], max_norm) if max_norm else None
+    for optimiser in steps:
+        optimiser.step()
+    return norm

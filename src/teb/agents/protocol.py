@@ -29,6 +29,7 @@ class Shapes(NamedTuple):
     """The sizes that networks are built from."""
 
     obs: int
+    """Width of an observation; where pictures are seen, explorers and representations get that of a latent."""
     action: int
     skill: int = 0
 
@@ -58,7 +59,8 @@ class Batch(NamedTuple):
     """One sampled batch of windows o_t ... o_{t+n}, on the device of the agent.
 
     B is the batch size, n the window's length, H the reward horizon (H >= n), D, A, K the observation, action and
-    skill widths.
+    skill widths. From pixels an observation is a stack of frames, [k * C, H, W] of bytes. What explorers and
+    representations are shown then has latents [D] in its place, NaN where they do not read any (`Traits.reads`).
     """
 
     obs: Tensor
@@ -89,10 +91,27 @@ class Batch(NamedTuple):
 
 
 def to_batch(sample: Sample, first_obs: np.ndarray, device: torch.device) -> Batch:
-    """Move a replay sample to `device`; on the CPU no byte is copied."""
+    """Move a replay sample to `device`; on the CPU no byte is copied, elsewhere each frame is moved once."""
+    named = Sample(*sample)._asdict()
+    window = _moved(named.pop("window_obs"), device)
+    del named["obs"], named["next_obs"]  # the window holds them
     return Batch(
-        *(torch.from_numpy(array).to(device, non_blocking=True) for array in (*sample, first_obs[None]))
+        obs=window[:, 0],
+        next_obs=window[:, -1],
+        window_obs=window,
+        first_obs=_moved(first_obs[None], device),
+        **{name: _moved(array, device) for name, array in named.items()},
     )
+
+
+def _moved(array: np.ndarray, device: torch.device) -> Tensor:
+    """The array as a tensor there. Stacks of frames share their memory: what lies below them is moved, once."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu" or tensor.is_contiguous():
+        return tensor.to(device, non_blocking=True)
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    below = tensor.as_strided((last + 1,), (1,)).to(device, non_blocking=True)
+    return below.as_strided(tensor.shape, tensor.stride())
 
 
 def parts(batch: Batch, count: int) -> list[Batch]:
@@ -190,10 +209,19 @@ class Traits(NamedTuple):
     skills: Skills = Skills()
     critic: Callable[[Shapes, int, torch.dtype], Any] | None = None
     """Builds the critic it needs, (shapes, width, precision) -> module; None takes the backbone's own."""
+    reads: tuple[int, ...] | None = (0, -1)
+    """Whose latents it reads from pixels: steps of a window, 0 for o_t, 1 for o_{t+1}, -1 for o_{t+n}; None for all."""
+    trains_encoder: bool = False
+    """Whether, from pixels, its loss trains the encoder as well, through o_t; no other latent carries a gradient."""
+    borrows_metric: bool = False
+    """Whether the models of its metric are the representation's; `borrow` is called with that before anything else."""
+    joint: bool = False
+    """Of a representation: its gradient reaches the encoder together with the critic's, through one encoding."""
 
     def shown(self, mode: NStepMode) -> Traits:
         """These traits with windows in the given mode."""
-        return self._replace(n_step=1 if mode == "one" else self.n_step, per_step=mode == "sum")
+        every = None if mode == "sum" else self.reads
+        return self._replace(n_step=1 if mode == "one" else self.n_step, per_step=mode == "sum", reads=every)
 
 
 class Paid(NamedTuple):
@@ -236,6 +264,27 @@ class Explorer(Protocol):
 
         A loss that it returns is stepped like the first one: for what must learn after critic and actor.
         """
+        ...
+
+
+class Representation(Protocol):
+    """Shapes the latents of pictures. An `nn.Module` that is shown what explorers are, and steps nothing itself.
+
+    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder` and `joint`.
+    """
+
+    traits: Traits
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Adam's parameter groups of its own models; an empty list means that `loss` is never called."""
+        ...
+
+    def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
+        """Its loss, for its own models and, through `batch.obs`, for the encoder."""
+        ...
+
+    def after_step(self) -> None:
+        """Slow copies, once the whole update is done."""
         ...
 
 

@@ -24,19 +24,23 @@ class UniformAgent:
     def __init__(self, shapes: Shapes, runtime: Runtime) -> None:
         self.action_dim = shapes.action
         self.rng = numpy_generator(runtime.seed, "acting")
+        self.evaluating = numpy_generator(runtime.seed, "acting without exploring")
 
     def act(self, obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
-        """A fresh draw; there is no other policy to evaluate."""
-        return self.rng.uniform(-1.0, 1.0, self.action_dim).astype(np.float32)
+        """A fresh draw; there is no other policy to evaluate, but evaluations leave training's numbers alone."""
+        rng = self.rng if explore else self.evaluating
+        return rng.uniform(-1.0, 1.0, self.action_dim).astype(np.float32)
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """Never asked for, since nothing is sampled."""
         raise NotImplementedError("the uniform agent does not learn")
 
     def state(self) -> State:
-        """The generator."""
-        return {"rng": self.rng.bit_generator.state}
+        """The generators."""
+        return {"rng": self.rng.bit_generator.state, "evaluating": self.evaluating.bit_generator.state}
 
     def load(self, state: State) -> None:
-        """Take up the generator."""
+        """Take up the generators."""
         self.rng.bit_generator.state = state["rng"]
+        if "evaluating" in state:  # checkpoints from before there were evaluations lack it
+            self.evaluating.bit_generator.state = state["evaluating"]

@@ -6,17 +6,22 @@ Importing this package also registers mazes and manipulation tasks with Gymnasiu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
-from teb.envs.gym import GymConfig, make_gym_task
+from teb.envs.gym import GymConfig, make_gym_task, observed_by_gym
 from teb.envs.layouts import load_layouts
 from teb.envs.maze2d import Maze2DConfig, make_maze_task, register_mazes
 from teb.envs.metaworld import TASKS, MetaWorldConfig, make_metaworld_task, register_metaworld
 from teb.envs.naming import did_you_mean
+from teb.envs.probe import PROBES, ProbeConfig, make_probe_task
 from teb.envs.protocol import Meter, Task
 
-__all__ = ["FAMILIES", "Family", "Meter", "Task", "make_task", "split_id"]
+__all__ = ["FAMILIES", "Family", "Meter", "Task", "make_task", "observed", "split_id"]
+
+Observed = Literal["states", "pixels"]
+"""Vectors of numbers, or pictures."""
 
 
 class Family(NamedTuple):
@@ -31,6 +36,10 @@ class Family(NamedTuple):
     summary: str
     """One line for lists."""
     citation: str
+    observes: Observed | Callable[[str], Observed] = "states"
+    """What agents see, or for families of both kinds who tells by the name."""
+    schedule: Mapping[str, Any] = MappingProxyType({})
+    """Fields of a run's schedule that this family changes."""
 
 
 FAMILIES: dict[str, Family] = {
@@ -47,6 +56,7 @@ FAMILIES: dict[str, Family] = {
         (),
         "any Gymnasium id with a vector or a picture to observe and bounded continuous actions",
         "Towers et al. 2024",
+        observed_by_gym,
     ),
     "metaworld": Family(
         MetaWorldConfig,
@@ -54,6 +64,24 @@ FAMILIES: dict[str, Family] = {
         TASKS,
         "a robot arm manipulates objects, seen from pixels; measured by success",
         "Yu et al. 2019",
+        "pixels",
+    ),
+    "probe": Family(
+        ProbeConfig,
+        make_probe_task,
+        tuple(PROBES),
+        "a square looks for a hidden goal before a moving background; small pictures, solved in minutes",
+        "ours",
+        "pixels",
+        MappingProxyType(
+            {
+                "steps": 20_000,
+                "seed_steps": 1000,
+                "uniform_steps": 1000,
+                "replay_capacity": 50_000,
+                "eval_every": 2000,
+            }
+        ),
     ),
 }
 
@@ -75,6 +103,13 @@ def split_id(env_id: str) -> tuple[str, str]:
         guess = did_you_mean(name, names)
         raise ValueError(f"unknown name {name!r} in {env_id!r}{guess} known: {', '.join(names)}")
     return family, name
+
+
+def observed(env_id: str) -> Observed:
+    """Whether agents see states or pixels there."""
+    family, name = split_id(env_id)
+    kind = FAMILIES[family].observes
+    return kind(name) if callable(kind) else kind
 
 
 def make_task(env_id: str, config: Any = None) -> Task:

@@ -79,8 +79,8 @@ class CoverageMeter:
         if env_steps > self._env_steps:
             self._env_steps = env_steps
 
-    def end_episode(self, info: Mapping[str, Any]) -> dict[str, float]:
-        """Nothing: coverage goes on growing over episodes."""
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> Mapping[str, float]:
+        """Nothing: coverage is about positions, over all episodes."""
         return {}
 
     def observe_all(self, obs: npt.ArrayLike, env_steps: npt.ArrayLike) -> None:

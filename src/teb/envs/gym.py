@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -84,6 +84,14 @@ def make_gym_task(name: str, config: GymConfig) -> Task:
     if is_image(env.observation_space):
         return Task(UnitBox(Frames(env)), NoMeter(), "episode_return", config.frame_stack)
     return Task(UnitBox(env), NoMeter(), "episode_return")
+
+
+def observed_by_gym(name: str) -> Literal["states", "pixels"]:
+    """Whether `gym/<name>` shows pictures; it is built for that and closed again."""
+    env = _build(name, GymConfig())
+    pictures = is_image(env.observation_space)
+    env.close()
+    return "pixels" if pictures else "states"
 
 
 def _build(name: str, config: GymConfig) -> gym.Env[Any, Any]:

@@ -43,8 +43,6 @@ TASKS = (
 class MetaWorldConfig:
     """Options of the Meta-World family."""
 
-    observe: Literal["pixels", "state"] = "pixels"
-    """Pictures, or the 39 numbers that the scripted policies of the package see (paper: pixels)."""
     reward_mode: Literal["sparse", "sparse_cost", "dense_scaled", "dense"] = "sparse"
     """1 for success; the same minus 1; the package's reward / 10; its sum over the repeats (paper: sparse)."""
     horizon: int = 500
@@ -231,9 +229,7 @@ def _package_env(task: str) -> Any:
 
 
 def make_metaworld_task(task: str, config: MetaWorldConfig) -> Task:
-    """A task as single frames, or as numbers, and its success meter."""
-    if config.observe == "state":
-        return Task(MetaWorld(task, config), SuccessMeter(), "success")
+    """A task as single frames, and its success meter."""
     return Task(MetaWorldPixels(MetaWorld(task, config)), SuccessMeter(), "success", config.frame_stack)
 
 
@@ -247,8 +243,7 @@ def make_stacked(task: str, **options: Any) -> gym.Env[np.ndarray, np.ndarray]:
         if name not in known:
             raise ValueError(f"unknown option {name!r}{did_you_mean(name, known)} known: {', '.join(known)}")
     config = MetaWorldConfig(**options)
-    env = MetaWorld(task, config)
-    return env if config.observe == "state" else FrameStack(MetaWorldPixels(env), config.frame_stack)
+    return FrameStack(MetaWorldPixels(MetaWorld(task, config)), config.frame_stack)
 
 
 def gymnasium_id(task: str) -> str:

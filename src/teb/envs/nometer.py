@@ -14,8 +14,8 @@ class NoMeter:
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
         """Do nothing."""
 
-    def end_episode(self, info: Mapping[str, Any]) -> dict[str, float]:
-        """Nothing to say."""
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> Mapping[str, float]:
+        """Nothing to say of it."""
         return {}
 
     def metrics(self) -> dict[str, float]:

@@ -10,17 +10,17 @@ import numpy as np
 
 
 class Meter(Protocol):
-    """Watches every observation and every end of an episode, those with random actions included."""
+    """Watches every observation and every step of training, those with random actions included."""
 
     def observe(self, obs: np.ndarray, env_steps: int) -> None:
-        """Take note of one observation, seen after `env_steps` environment steps."""
+        """Take note of one observation, seen after `env_steps` environment steps; of pictures a single frame."""
         ...
 
-    def end_episode(self, info: Mapping[str, Any]) -> dict[str, float]:
-        """Take note that an episode is over; `info` is that of its last step.
+    def observe_step(self, info: Mapping[str, Any], ended: bool) -> Mapping[str, float]:
+        """Take note of one step: its info, and whether the episode ended with it.
 
         Returns:
-            What there is to say of this one episode; an evaluation averages it over its episodes.
+            At an episode's end what there is to say of this one episode, for an evaluation to average; else nothing.
         """
         ...
 

@@ -108,7 +108,7 @@ class Eme(nn.Module):
         super().__init__()
         self.config = config
         self.gamma = gamma
-        self.traits = Traits(eta=config.eta, horizon=1).shown(config.nstep_mode)
+        self.traits = Traits(eta=config.eta, horizon=1, reads=(0, 1, -1)).shown(config.nstep_mode)
         self.embed = hidden_mlp(shapes.obs, config.pred_hidden, config.embedding)
         self.ensemble = RewardEnsemble(shapes.obs + shapes.action, config.ensemble_hidden, config.members)
         self.slow_embed = (
@@ -194,4 +194,5 @@ EME = Entry(
     EmeConfig(),
     Eme,
     {"pred_hidden": 128, "ensemble_hidden": 64, "model_lr": 4e-4},
+    own_metric=True,
 )

@@ -1,4 +1,4 @@
-"""What the command line needs to know of an explorer; every explorer's file ends with its own."""
+"""What the command line needs to know of an explorer or a representation; each one's file ends with its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """One explorer as the command line offers it."""
+    """One explorer, or one representation, as the command line offers it."""
 
     summary: str
     citation: str
@@ -21,3 +21,11 @@ class Entry:
     """Fields that the `cpu` preset changes: smaller networks, larger learning rates."""
     readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named sets of fields: ways to read a paper that leaves a choice."""
+    own_metric: bool = False
+    """Whether it learns a metric of its own that it neither lends nor borrows; it then stands beside no other."""
+    borrowing: Any = None
+    """Configuration beside a representation whose metric the explorer borrows; None if it never does."""
+    borrowing_cpu: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of that which the `cpu` preset changes."""
+    borrowing_readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Named sets of its fields."""

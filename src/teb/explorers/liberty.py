@@ -99,7 +99,7 @@ class Liberty(nn.Module):
         super().__init__()
         self.config = config
         one = config.shaping == "one"
-        self.traits = Traits(eta=config.eta, n_step=1 if one else None, horizon=1)
+        self.traits = Traits(eta=config.eta, n_step=1 if one else None, horizon=1, reads=(0, 1, -1))
         self.end_factor = end_discount(config.shaping, gamma, 1 if one else n_step)
         self.c_t = gamma if config.c_t is None else config.c_t
         self.c_inv = gamma if config.c_inv is None else config.c_inv
@@ -210,4 +210,5 @@ LIBERTY = Entry(
     LibertyConfig(),
     Liberty,
     {"pred_hidden": 128, "model_lr": 4e-4},
+    own_metric=True,
 )

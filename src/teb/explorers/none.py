@@ -20,7 +20,7 @@ class NoBonusConfig:
 class NoBonus(nn.Module):
     """An explorer that pays nothing and learns nothing."""
 
-    traits = Traits(eta=0.0)
+    traits = Traits(eta=0.0, reads=())
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """TEB: distance to an anchor in the predictive metric, differenced into a shaping bonus (Liang et al. 2026).
 
 On state vectors there is no encoder to shape: the latent is the observation, and this explorer trains the metric's
-two models itself. The variants that this one file covers, all by configuration:
+two models itself. From pictures it borrows them from the representation that they shape. The variants that this one
+file covers, all by configuration:
 
 - `teb`: the paper's batch-mean anchor; docs/algorithms/teb.md says which reading is the default and why;
 - `teb-p` (ours): the anchor is a sample of replayed states, the potential the mean metric distance to the k nearest;
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,17 +27,16 @@ from teb.maths.gaussian import SigmaParam
 from teb.maths.particles import nearest_mean
 from teb.maths.shaping import Shaping, end_discount, n_step_sum, shaping_term, summed_shaping
 from teb.nets.memory import MovingAverage, Ring, follow
-from teb.nets.metric import MetricModels, Prediction, Transition
+from teb.nets.metric import MetricModels, Prediction, Transition, WDist
 
 AnchorKind = Literal["batch_mean", "random", "s0", "ema", "particles"]
 AnchorReward = Literal["pred_mean", "pred_sample", "replay_nstep", "replay_1"]
-WDist = Literal["mean", "rap", "w2", "sample"]
 PhiAction = Literal["policy", "replay_policy", "replay_replay", "expected", "common"]
 
 
 @dataclass(frozen=True)
-class TebConfig:
-    """Metric, potential and bonus. Letters in brackets name the entry of docs/algorithms/teb.md that discusses it."""
+class BonusConfig:
+    """Potential and bonus. Letters in brackets name the entry of docs/algorithms/teb.md that discusses it."""
 
     eta: float = 1.0
     """Weight of the bonus; not given for mazes (D-9)."""
@@ -66,6 +66,28 @@ class TebConfig:
     """Potential of a truly terminal state (D-6)."""
     fint_norm: Literal["none", "std"] = "none"
     """Divide the bonus by its standard deviation over the batch (D-8)."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        one_of_the_choices(self)
+        for name in ("particles", "neighbours", "phi_samples"):
+            positive(name, getattr(self, name))
+        in_range("eta", self.eta, 0.0, 1e6)
+        in_range("anchor_rate", self.anchor_rate, 0.0, 1.0)
+        if self.neighbours > self.particles:
+            raise ValueError(
+                f"neighbours: must be at most particles = {self.particles}, got {self.neighbours}"
+            )
+        if self.anchor in ("s0", "particles") and not self.anchor_reward.startswith("pred"):
+            raise ValueError(
+                f"anchor_reward: anchor {self.anchor!r} has predicted rewards only, got {self.anchor_reward!r}"
+            )
+
+
+@dataclass(frozen=True)
+class TebConfig(BonusConfig):
+    """The same, and the metric's models, which the explorer trains itself."""
+
     c_r: float = 1.0
     """Weight of the reward differential (paper 1.4)."""
     c_t: float | None = None
@@ -113,33 +135,27 @@ class TebConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
-        one_of_the_choices(self)
-        for name in ("particles", "neighbours", "phi_samples", "reward_horizon", "pred_hidden", "model_lr"):
+        super().__post_init__()
+        for name in ("reward_horizon", "pred_hidden", "model_lr", "sigma_min", "sigma_max"):
             positive(name, getattr(self, name))
-        for name in ("sigma_min", "sigma_max"):
-            positive(name, getattr(self, name))
-        for name in ("eta", "c_r", "lambda_r", "lambda_p", "nll_scale", "rep_grad_clip"):
+        for name in ("c_r", "lambda_r", "lambda_p", "nll_scale", "rep_grad_clip"):
             in_range(name, getattr(self, name), 0.0, 1e6)
-        for name in ("anchor_rate", "metric_tau"):
-            in_range(name, getattr(self, name), 0.0, 1.0)
+        in_range("metric_tau", self.metric_tau, 0.0, 1.0)
         if self.c_t is not None:
             in_range("c_t", self.c_t, 0.0, 1.0, high_open=True)
         if self.sigma_max < self.sigma_min:
             raise ValueError(
                 f"sigma_max: must be at least sigma_min = {self.sigma_min:g}, got {self.sigma_max:g}"
             )
-        if self.neighbours > self.particles:
-            raise ValueError(
-                f"neighbours: must be at most particles = {self.particles}, got {self.neighbours}"
-            )
-        if self.anchor in ("s0", "particles") and not self.anchor_reward.startswith("pred"):
-            raise ValueError(
-                f"anchor_reward: anchor {self.anchor!r} has predicted rewards only, got {self.anchor_reward!r}"
-            )
         if self.transition == "deterministic" and self.w_dist != "mean":
             raise ValueError(
                 f"w_dist: a deterministic transition has no spread, use 'mean', got {self.w_dist!r}"
             )
+
+
+@dataclass(frozen=True)
+class CentroidConfig(BonusConfig):
+    """The control beside a representation: plain distance between latents in its norm, without its models."""
 
 
 class Anchor(NamedTuple):
@@ -172,12 +188,26 @@ class Nodes(NamedTuple):
         )
 
 
+class Metric(Protocol):
+    """The metric as a representation lends it."""
+
+    config: Any
+    """With `latent_dist` and `w_dist`."""
+    c_r: float
+    c_t: float
+    traits: Traits
+
+    def predict(self, latent: Tensor, action: Tensor) -> Prediction:
+        """What its models say, with the parameters that potentials are measured with."""
+        ...
+
+
 class Teb(nn.Module):
-    """The explorer: trains the metric's models, and turns windows into bonuses."""
+    """The explorer: trains the metric's models or borrows them, and turns windows into bonuses."""
 
     def __init__(
         self,
-        config: TebConfig,
+        config: BonusConfig,
         shapes: Shapes,
         *,
         gamma: float,
@@ -186,27 +216,43 @@ class Teb(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        own = config if isinstance(config, TebConfig) else None
+        first_step = config.bonus == "shaping" and config.shaping == "first_step"
         self.traits = Traits(
             eta=config.eta,
             n_step=1 if config.shaping == "one" else None,
-            horizon=config.reward_horizon,
-            grad_clip=config.rep_grad_clip,
+            horizon=own.reward_horizon if own else 1,
+            grad_clip=own.rep_grad_clip if own else 0.0,
+            reads=None if config.shaping == "sum" else (0, 1, -1) if own or first_step else (0, -1),
+            borrows_metric=own is None,
         )
         self.gamma = gamma
         self.end_factor = end_discount(config.shaping, gamma, self.traits.n_step or n_step)
-        self.c_r = 0.0 if config.reward_model == "off" or config.models == "none" else config.c_r
-        self.c_t = gamma if config.c_t is None else config.c_t
-        self.online = self._models(shapes) if config.models == "learned" else None
-        slow = self.online is not None and config.metric_target == "ema"
+        self.lent: list[Metric] = []
+        """In a list, so that what belongs to the representation does not count as a part of this."""
+        self.online = self._models(own, shapes) if own and own.models == "learned" else None
+        slow = own is not None and own.metric_target == "ema"
         self.slow = copy.deepcopy(self.online).requires_grad_(False) if self.online and slow else None
+        if own:
+            without_reward = own.reward_model == "off" or own.models == "none"
+            self.c_r = 0.0 if without_reward else own.c_r
+            self.c_t = gamma if own.c_t is None else own.c_t
+            self.w_dist: WDist = own.w_dist
+            self.latent_dist: LatentDistance = own.latent_dist
         self.node_widths = tuple(shapes)
         self.particles = Ring(config.particles, sum(shapes)) if config.anchor == "particles" else None
         self.moving_anchor = (
             MovingAverage(1 + shapes.obs, config.anchor_rate) if config.anchor == "ema" else None
         )
 
-    def _models(self, shapes: Shapes) -> MetricModels:
-        config = self.config
+    def borrow(self, metric: Metric) -> None:
+        """Take the metric of a representation for one's own."""
+        self.lent = [metric]
+        self.c_r = 0.0 if isinstance(self.config, CentroidConfig) else metric.c_r
+        self.c_t = metric.c_t
+        self.w_dist, self.latent_dist = metric.config.w_dist, metric.config.latent_dist
+
+    def _models(self, config: TebConfig, shapes: Shapes) -> MetricModels:
         return MetricModels(
             shapes.obs,
             shapes.action,
@@ -223,12 +269,13 @@ class Teb(nn.Module):
         """Both models with one learning rate; nothing for the control without models."""
         if self.online is None:
             return []
+        assert isinstance(self.config, TebConfig)
         return [{"params": list(self.online.parameters()), "lr": self.config.model_lr}]
 
     def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """lambda_r L_rew + lambda_p L_dyn on replayed actions (TEB after eq. 10)."""
         config = self.config
-        assert self.online is not None, "an explorer without parameters has no loss"
+        assert self.online is not None and isinstance(config, TebConfig), "nothing of one's own to train"
         prediction = self.online(batch.obs, batch.action)
         next_obs = batch.next1_obs if config.dyn_horizon == "1" else batch.next_obs
         reward_loss = self.online.reward_loss(
@@ -251,6 +298,8 @@ class Teb(nn.Module):
 
     def predict(self, latent: Tensor, action: Tensor) -> Prediction:
         """What the metric's current (or slow) parameters predict; without models, the latent itself and no reward."""
+        if self.lent and not isinstance(self.config, CentroidConfig):
+            return self.lent[0].predict(latent, action)
         models = self.slow if self.slow is not None else self.online
         if models is not None:
             return models(latent, action)
@@ -344,12 +393,12 @@ class Teb(nn.Module):
         reward = prediction.sampled_reward(rng) if config.phi_reward == "sample" else prediction.reward
         to_many = config.anchor == "particles"
         w1 = (pairwise_transition_distance if to_many else transition_distance)(
-            prediction.drawn_next(rng) if config.w_dist == "sample" else prediction.next,
+            prediction.drawn_next(rng) if self.w_dist == "sample" else prediction.next,
             prediction.next_sigma,
             anchor.next,
             anchor.next_sigma,
-            "mean" if config.w_dist == "sample" else config.w_dist,
-            config.latent_dist,
+            "mean" if self.w_dist == "sample" else self.w_dist,
+            self.latent_dist,
         )
         if not to_many:
             return self.c_r * (reward - anchor.reward).abs().squeeze(1) + self.c_t * w1
@@ -388,14 +437,18 @@ class Teb(nn.Module):
         if config.anchor_reward == "pred_sample":
             reward = prediction.sampled_reward(rng)
         elif batch is not None and config.anchor_reward != "pred_mean":
-            steps = config.reward_horizon if config.anchor_reward == "replay_nstep" else 1
+            steps = self._horizon() if config.anchor_reward == "replay_nstep" else 1
             reward = n_step_sum(batch.rewards, self.gamma, steps)
         return Anchor(reward, prediction.next, prediction.next_sigma)
+
+    def _horizon(self) -> int:
+        return self.lent[0].traits.horizon if self.lent else self.traits.horizon
 
     @torch.no_grad()
     def after_step(self, batch: Batch, policy: Policy, rng: torch.Generator) -> None:
         """Move the slow copy of the models, the moving anchor and the particles."""
         if self.slow is not None and self.online is not None:
+            assert isinstance(self.config, TebConfig)
             follow(self.slow, self.online, self.config.metric_tau)
         if self.moving_anchor is not None:
             policy = self._acting(batch, policy, rng)
@@ -443,6 +496,12 @@ CONTROL: dict[str, Any] = {"models": "none"}
 _SOURCE = "Liang et al. 2026, arXiv 2602.18724"
 _CPU: dict[str, Any] = {"pred_hidden": 256, "model_lr": 4e-4}
 
+BORROWED: dict[str, dict[str, Any]] = {
+    "theorem-faithful": {name: THEOREM_FAITHFUL[name] for name in ("shaping", "phi_action", "phi_reward")},
+    "literal": {name: value for name, value in LITERAL.items() if name != "rep_grad_clip"},
+}
+"""What remains of the readings for a bonus whose metric belongs to a representation."""
+
 TEB = Entry(
     "potential-based bonus from the predictive bisimulation metric",
     _SOURCE,
@@ -450,6 +509,8 @@ TEB = Entry(
     Teb,
     _CPU,
     {"theorem-faithful": THEOREM_FAITHFUL, "literal": LITERAL},
+    borrowing=BonusConfig(),
+    borrowing_readings=BORROWED,
 )
 
 TEB_P = Entry(
@@ -458,8 +519,14 @@ TEB_P = Entry(
     TebConfig(**PARTICLES),
     Teb,
     _CPU | {"particles": 1024},
+    borrowing=BonusConfig(**PARTICLES),
+    borrowing_cpu={"particles": 1024},
 )
 
 CENTROID = Entry(
-    "control: distance to the batch centroid, no learned metric", "ours", TebConfig(**CONTROL), Teb
+    "control: distance to the batch centroid, no learned metric",
+    "ours",
+    TebConfig(**CONTROL),
+    Teb,
+    borrowing=CentroidConfig(),
 )

@@ -114,3 +114,10 @@ def pair_indices(
         return order, order[(torch.arange(batch, device=device) + shift) % batch]
     every = torch.arange(batch, device=device)
     return every.repeat_interleave(batch), every.repeat(batch)
+
+
+def scaled_gradient(x: Tensor, factor: float) -> Tensor:
+    """`x` itself, whose gradient is multiplied by `factor` on its way back: sg[x] + factor (x - sg[x])."""
+    if factor == 1.0:
+        return x
+    return x.detach() + factor * (x - x.detach()) if factor else x.detach()

@@ -1,4 +1,4 @@
-"""Actor and twin critic of URLB's DDPG on state vectors, with the skill beside the observation.
+"""Actor and twin critic: URLB's DDPG on state vectors, DrQ-v2 on features of pictures; skills stand beside them.
 
 The last layer of each is in float32: in bfloat16 values above 32 would come in steps of 0.25.
 """
@@ -46,6 +46,69 @@ class TwinCritic(nn.Module):
         h = torch.relu(self.hidden(self.trunk(torch.cat([x, action], -1))))
         h1, h2 = h.float().chunk(2, -1)
         return torch.cat([self.value1(h1), self.value2(h2)], -1)
+
+
+class LatentActor(nn.Module):
+    """Trunk, two hidden ReLU layers, Tanh (DrQ-v2). What stands behind the features, a skill, joins after the trunk."""
+
+    def __init__(
+        self,
+        trunk: nn.Module,
+        features: int,
+        latent: int,
+        action_dim: int,
+        width: int,
+        compute: torch.dtype = torch.float32,
+    ) -> None:
+        """`latent` is the width behind the trunk, the skill included; of `x` the first `features` go through it."""
+        super().__init__()
+        self.trunk, self.features, self.compute = trunk, features, compute
+        self.first = Linear(latent, width)
+        self.hidden = Linear(width, width)
+        self.mean = Linear(width, action_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F + K] -> [B, A], float32."""
+        h = torch.relu(self.first(through(self.trunk, x, self.features)).to(self.compute))
+        return torch.tanh(self.mean(torch.relu(self.hidden(h)).float()))
+
+
+class LatentTwinCritic(nn.Module):
+    """Two value heads of two hidden layers each behind one trunk; action and skill join after the trunk (DrQ-v2)."""
+
+    loss_scale = 1.0
+
+    def __init__(
+        self,
+        trunk: nn.Module,
+        features: int,
+        inputs: int,
+        width: int,
+        compute: torch.dtype = torch.float32,
+    ) -> None:
+        """`inputs` is the width behind the trunk, skill and action included."""
+        super().__init__()
+        self.trunk, self.features, self.compute = trunk, features, compute
+        self.first = Linear(inputs, width, blocks=2)
+        self.hidden1 = Linear(width, width)
+        self.hidden2 = Linear(width, width)
+        self.value1 = Linear(width, 1)
+        self.value2 = Linear(width, 1)
+
+    def forward(self, x: Tensor, action: Tensor) -> Tensor:
+        """[B, F + K] and [B, A] -> both values, [B, 2], float32."""
+        latent = through(self.trunk, x, self.features)
+        h = torch.relu(self.first(torch.cat([latent, action], -1)).to(self.compute))
+        h1, h2 = h.chunk(2, -1)
+        h1, h2 = torch.relu(self.hidden1(h1)).float(), torch.relu(self.hidden2(h2)).float()
+        return torch.cat([self.value1(h1), self.value2(h2)], -1)
+
+
+def through(trunk: nn.Module, x: Tensor, features: int) -> Tensor:
+    """The first `features` columns through the trunk, the others beside them in float32."""
+    if x.shape[-1] == features:
+        return trunk(x)
+    return torch.cat([trunk(x[:, :features]), x[:, features:].float()], -1)
 
 
 class _StraightThroughClamp(torch.autograd.Function):

@@ -12,6 +12,9 @@ from teb.nets.mlp import hidden_mlp
 
 Transition = Literal["gaussian", "deterministic"]
 
+WDist = Literal["mean", "rap", "w2", "sample"]
+"""Stand-ins for W1 between predictions: those of `teb.maths.bisimulation`, or the distance of one draw each."""
+
 TRANSITION_SIGMA = (1e-4, 10.0)
 """Range of the transition model's standard deviation (Chen & Pan 2022, released code)."""
 

@@ -7,18 +7,23 @@ no slot: it has a row of its own behind the slots, and every observation is stor
 runs, that row holds its newest observation. There is room for the worst case of one-step episodes, but rows
 are reused, so no more of them are ever touched than there are episodes at one time, and memory that is
 never touched costs nothing.
+
+Pictures are single frames. What an agent sees are the latest `frame_stack` of them: they are put side by side when
+windows are sampled, so each frame is stored once. The first frame of an episode stands in for those before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from teb.replay.episodes import Episode, Episodes
 from teb.replay.sample import Array, Sample
-from teb.replay.saved import check_saved
+from teb.replay.saved import Pieces, check_saved
+from teb.replay.stacking import windows_of_stacks
 
 
 class Replay:
@@ -30,11 +35,22 @@ class Replay:
     """
 
     def __init__(
-        self, capacity: int, obs_shape: tuple[int, ...], obs_dtype: DTypeLike, action_dim: int, skill_dim: int
+        self,
+        capacity: int,
+        obs_shape: tuple[int, ...],
+        obs_dtype: DTypeLike,
+        action_dim: int,
+        skill_dim: int,
+        frame_stack: int = 1,
     ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1 transition, got {capacity}")
+        if frame_stack < 1 or (frame_stack > 1 and len(obs_shape) != 3):
+            raise ValueError(
+                f"frame_stack: must be 1, or more with frames [C, H, W], got {frame_stack} of {obs_shape}"
+            )
         self._capacity = capacity
+        self._frame_stack = frame_stack
         self._obs = np.zeros((2 * capacity + 1, *obs_shape), dtype=obs_dtype)
         self._action = np.zeros((capacity, action_dim), dtype=np.float32)
         self._reward = np.zeros(capacity, dtype=np.float32)
@@ -146,7 +162,7 @@ class Replay:
         skill = self._skill.take(slots[:, 0], axis=0)
 
         window[:, n_step] = np.where(at_end, final_row, window[:, n_step])
-        window_obs = self._gather_obs(window)
+        window_obs = self._window_obs(first_slot, start, window)
         return Sample(
             obs=window_obs[:, 0],
             action=window_action[:, 0],
@@ -159,6 +175,15 @@ class Replay:
             skill=skill,
         )
 
+    def _window_obs(self, first_slot: Array, start: Array, window: Array) -> Array:
+        """Observations of windows, given the rows of their own frames; stacks share their frames, no byte is copied."""
+        if self._frame_stack == 1:
+            return self._gather_obs(window)
+        back = np.arange(1 - self._frame_stack, 0)
+        before = (first_slot[:, None] + np.maximum(start[:, None] + back, 0)) % self._capacity
+        frames = self._gather_obs(np.concatenate((before, window), axis=1))
+        return windows_of_stacks(frames, self._frame_stack)
+
     def _cut_rewards(self, slots: Array, outside: Array) -> tuple[Array, Array]:
         """Rewards, zero where the episode is over, and whether each step is a terminal one or follows one."""
         over = np.logical_or.accumulate(self._terminal.take(slots), axis=1)
@@ -170,21 +195,32 @@ class Replay:
     def _gather_obs(self, rows: Array) -> Array:
         return self._obs.take(rows, axis=0)
 
-    def state(self) -> dict[str, Array]:
-        """Everything stored, oldest first, as independent arrays; the running episode, if any, comes last."""
+    def state(self) -> dict[str, Any]:
+        """Everything stored, oldest first; the running episode, if any, comes last.
+
+        Arrays are independent, except for pictures: a replay of those does not fit into memory twice, so they are
+        views, in `Pieces` where they lie across the end of the ring, and must be written down before anything changes.
+        """
         episodes = self._finished.array()
         lengths, final_rows = episodes[:, 1], episodes[:, 2]
         if self._running_row is not None:
             lengths = np.append(lengths, self._running_length)
             final_rows = np.append(final_rows, self._running_row)
-        state = {name: self._used(column) for name, column in self._columns().items()}
+        pieces = {name: self._used(column) for name, column in self._columns().items()}
+        state: dict[str, Any] = {
+            name: Pieces(parts).joined() for name, parts in pieces.items() if name != "obs"
+        }
+        state["obs"] = Pieces(pieces["obs"]) if self._obs.ndim > 2 else Pieces(pieces["obs"]).joined()
         state["final_obs"] = self._gather_obs(final_rows)
         state["length"] = lengths.copy()
         state["running"] = np.array(self.running)
         return state
 
-    def load(self, state: Mapping[str, Array]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Take up a state that `state` gave, in place of what is here. A bad state changes nothing."""
+        state = {
+            name: value.joined() if isinstance(value, Pieces) else value for name, value in state.items()
+        }
         check_saved(state, self._columns(), self._capacity)
         lengths: list[int] = state["length"].tolist()
         used = sum(lengths)
@@ -235,8 +271,9 @@ class Replay:
         first_slot = self._head - self._running_length
         return (first_slot + np.arange(self._running_length, dtype=np.int64)) % self._capacity
 
-    def _used(self, column: Array) -> Array:
-        """One copy of the entries in use, oldest first."""
+    def _used(self, column: Array) -> list[Array]:
+        """Views of the entries in use, oldest first: two where they lie across the end of the ring."""
         first_slot = (self._head - self._used_slots) % self._capacity
         behind = max(0, first_slot + self._used_slots - self._capacity)
-        return np.concatenate((column[first_slot : first_slot + self._used_slots], column[:behind]))
+        parts = [column[first_slot : first_slot + self._used_slots], column[:behind]]
+        return parts if behind else parts[:1]

@@ -1,12 +1,40 @@
-"""What a saved replay must look like before it is taken up."""
+"""What a saved replay is made of, and what it must look like before it is taken up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from teb.replay.sample import Array
+
+
+class Pieces(NamedTuple):
+    """One array in pieces along its first axis, each a view: what is to be written down without a copy."""
+
+    parts: Sequence[Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole."""
+        return (sum(len(part) for part in self.parts), *self.parts[0].shape[1:])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole."""
+        return sum(part.nbytes for part in self.parts)
+
+    def joined(self) -> Array:
+        """A copy in one piece."""
+        return np.concatenate(self.parts)
+
+
+def replay_bytes(transitions: int, obs_shape: tuple[int, ...], obs_dtype: DTypeLike) -> int:
+    """Bytes that the observations of a replay with so many transitions take; the rest is small beside pictures."""
+    return transitions * math.prod(obs_shape) * np.dtype(obs_dtype).itemsize
 
 
 def check_saved(state: Mapping[str, Array], per_transition: Mapping[str, Array], capacity: int) -> None:

@@ -32,6 +32,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from teb.agents.protocol import State
+from teb.replay.saved import Pieces
 
 SCHEMA = 1
 """Raised when a file written now could not be understood by the code of before."""
@@ -62,6 +63,12 @@ _NUMPY_DTYPES = {
     if name != "BF16"
 }
 
+
+Stored = Tensor | np.ndarray | Pieces
+"""What the data part of a file is made of."""
+
+MAPPED_BYTES = 2**24
+"""From this size on a loaded array stays in the file until it is read, so that it does not stand twice in memory."""
 
 # What reading a file of another shape may raise.
 _PARSING = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -148,7 +155,7 @@ def _found(folder: Path) -> dict[int, set[str]]:
     return found
 
 
-def _write(path: Path, header: bytes, arrays: list[Tensor | np.ndarray]) -> None:
+def _write(path: Path, header: bytes, arrays: list[Stored]) -> None:
     """Put both files in place, complete and on disk, or leave the folder as it was."""
     data, sidecar = (target.with_name(f".{target.name}.tmp") for target in (path, _sidecar_path(path)))
     try:
@@ -266,9 +273,9 @@ def _is_damaged(path: Path) -> bool:
 # --- the state as bytes ---------------------------------------------------------------------------
 
 
-def _encode(env_steps: int, state: State) -> tuple[bytes, list[Tensor | np.ndarray]]:
+def _encode(env_steps: int, state: State) -> tuple[bytes, list[Stored]]:
     """The safetensors header, and the arrays whose bytes follow it in this order."""
-    arrays: dict[str, Tensor | np.ndarray] = {}
+    arrays: dict[str, Stored] = {}
     leaves: dict[str, str] = {}
     tree = _flatten(state, "", arrays, leaves)
     metadata = {
@@ -280,7 +287,7 @@ def _encode(env_steps: int, state: State) -> tuple[bytes, list[Tensor | np.ndarr
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     # Wide elements first: everything then lies where its width asks for.
-    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    ordered = sorted(arrays.items(), key=lambda item: -_first_piece(item[1]).itemsize)
     for place, array in ordered:
         begin, end = end, end + array.nbytes
         header[place] = {
@@ -293,9 +300,7 @@ def _encode(env_steps: int, state: State) -> tuple[bytes, list[Tensor | np.ndarr
     return len(text).to_bytes(8, "little") + text, [array for _, array in ordered]
 
 
-def _flatten(
-    value: object, place: str, arrays: dict[str, Tensor | np.ndarray], leaves: dict[str, str]
-) -> object:
+def _flatten(value: object, place: str, arrays: dict[str, Stored], leaves: dict[str, str]) -> object:
     """What remains of `value` as JSON, once arrays are collected, and in `leaves` what JSON cannot say."""
     if isinstance(value, dict):
         for key in value:
@@ -316,11 +321,11 @@ def _flatten(
         leaves[place] = f"float {struct.pack('>d', value).hex()}"
     elif type(value) in (int, float):
         return value
-    elif isinstance(value, Tensor | np.ndarray) and _dtype_name(value) is not None:
+    elif isinstance(value, Stored) and _dtype_name(value) is not None:
         arrays[place] = value
         leaves[place] = "torch" if isinstance(value, Tensor) else "numpy"
     else:
-        dtype = f" of {value.dtype}" if isinstance(value, Tensor | np.ndarray) else ""
+        dtype = f" of {_first_piece(value).dtype}" if isinstance(value, Stored) else ""
         raise TypeError(
             f"cannot store {_shown(place)}: a {type(value).__name__}{dtype} has no place in a checkpoint"
         )
@@ -331,18 +336,25 @@ def _shown(place: str) -> str:
     return unquote(place, errors="backslashreplace") or "the state itself"
 
 
-def _dtype_name(array: Tensor | np.ndarray) -> str | None:
+def _first_piece(array: Stored) -> Tensor | np.ndarray:
+    return array.parts[0] if isinstance(array, Pieces) else array
+
+
+def _dtype_name(array: Stored) -> str | None:
     """The format's name for the element type; None for what the format cannot hold."""
+    array = _first_piece(array)
     if isinstance(array, np.ndarray):
         return _NUMPY_DTYPES.get(array.dtype) if type(array) is np.ndarray else None
     stored = array.layout == torch.strided and array.device.type != "meta"
     return _TORCH_DTYPES.get(array.dtype) if stored else None
 
 
-def _chunks(header: bytes, arrays: list[Tensor | np.ndarray]) -> Iterator[bytes | memoryview]:
+def _chunks(header: bytes, arrays: list[Stored]) -> Iterator[bytes | memoryview]:
     """The file's bytes. A copy is made only of what is not in order in memory, one array at a time."""
     yield header
-    for array in arrays:
+    for array in (
+        part for whole in arrays for part in (whole.parts if isinstance(whole, Pieces) else (whole,))
+    ):
         if array.nbytes == 0:
             continue
         if isinstance(array, Tensor):
@@ -378,8 +390,11 @@ def _restore(leaf: str, place: str, file: Any) -> object:
         return int(digits, 16)
     if kind == "float":
         return struct.unpack(">d", bytes.fromhex(digits))[0]
-    # The reader lends memory that is mapped from the file; a copy does not depend on the file any more.
-    tensor: Tensor = file.get_tensor(place).clone()
+    # The reader lends memory that is mapped from the file. A copy does not depend on the file any more; what is large
+    # is copied only once, by whoever takes it up.
+    tensor: Tensor = file.get_tensor(place)
+    if tensor.nbytes < MAPPED_BYTES:
+        tensor = tensor.clone()
     return tensor.numpy() if kind == "numpy" else tensor
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from teb.agents.protocol import Agent
 from teb.envs.protocol import Task
 from teb.run import checkpoint
+from teb.run.play import average, play
 from teb.run.record import write_record
 from teb.run.session import build, read_config
 from teb.run.train import RunError
@@ -23,8 +24,8 @@ def evaluate(folder: Path, episodes: int, seed: int = 0) -> dict[str, Any]:
     task, agent, env_steps = trained(folder)
     played = [play(task, agent, child_seed(seed, "evaluation", number) % 2**31) for number in range(episodes)]
     task.env.close()
-    returns = [episode.total for episode in played]
-    said = {name: float(np.mean([episode.said[name] for episode in played])) for name in played[0].said}
+    returns = [episode.said["return"] for episode in played]
+    said = {name: value for name, value in average(played).items() if name != "return"}
     result = {
         "env_steps": env_steps,
         "episodes": episodes,
@@ -62,7 +63,7 @@ def play_skills(
         raise ValueError(f"{folder}: its method has no skills")
     skills = agent.skills.examples(drawn, np.random.default_rng(child_seed(seed, "shown skills")))
     seeds = [child_seed(seed, "evaluation", number) % 2**31 for number in range(episodes)]
-    paths = [[play(task, agent, number, skill, start).obs for number in seeds] for skill in skills]
+    paths = [[np.stack(play(task, agent, number, skill, start).obs) for number in seeds] for skill in skills]
     task.env.close()
     return SkillEpisodes(env_steps, skills, paths)
 
@@ -76,41 +77,6 @@ def trained(folder: Path) -> tuple[Task, Agent, int]:
     task, agent = build(config)
     agent.load(loaded.state["run"]["agent"])
     return task, agent, loaded.env_steps
-
-
-class Episode(NamedTuple):
-    """One episode that was played."""
-
-    obs: np.ndarray
-    """Its observations, [T+1, D]."""
-    total: float
-    """Its return."""
-    said: dict[str, float]
-    """What the task's meter says of it."""
-
-
-def play(
-    task: Task,
-    agent: Agent,
-    seed: int,
-    skill: np.ndarray | None = None,
-    start: Sequence[float] | None = None,
-) -> Episode:
-    """One episode with the mean action, under the given skill, or under ones drawn whenever they are due."""
-    obs, _ = task.env.reset(seed=seed, options=None if start is None else {"start": start})
-    task.meter.observe(obs, 0)
-    skill_rng = np.random.default_rng(child_seed(seed, "skill"))
-    acting, path, total, ended, info = skill, [obs], 0.0, False, {}
-    while not ended:
-        steps = len(path) - 1
-        if acting is None or (skill is None and agent.skills.due(steps)):
-            acting = agent.skills.draw(skill_rng)
-        obs, reward, terminated, truncated, info = task.env.step(agent.act(obs, acting, steps, explore=False))
-        path.append(obs)
-        task.meter.observe(obs, steps + 1)
-        total += float(reward)
-        ended = terminated or truncated
-    return Episode(np.stack(path), total, task.meter.end_episode(info))
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+import math
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,17 +15,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from teb.agents import AGENTS
 from teb.agents.protocol import Agent, Runtime, Shapes
-from teb.config import Config, config_hash, flat, from_json, label, overrides, to_json
+from teb.config import NEUTRAL, Config, agent_spec, config_hash, flat, from_json, label, overrides, to_json
 from teb.envs import make_task
 from teb.envs.protocol import Task
-from teb.machine import keep_freed_memory
+from teb.machine import available_memory, keep_freed_memory
+from teb.replay.saved import replay_bytes
 from teb.run import checkpoint, record
 from teb.run.logging import MetricsFile, TensorBoard, display, read_rows
-from teb.run.train import Reporting, Run, RunError
+from teb.run.train import Reporting, Run, RunError, obs_dtype
 
-_MAY_CHANGE = {"run.steps", "run.log_every", "run.checkpoint_seconds", "run.threads", "run.device"}
+_MAY_CHANGE = {f"run.{name}" for name in NEUTRAL}
 
 
 class Session(NamedTuple):
@@ -71,7 +72,10 @@ def build(config: Config) -> tuple[Task, Agent]:
     assert obs is not None and action is not None
     compute = torch.bfloat16 if config.run.precision == "bf16" else torch.float32
     runtime = Runtime(config.run.seed, torch.device(config.run.device), compute)
-    return task, AGENTS[config.agent].build(config.learner, Shapes(obs[0], action[0]), runtime)
+    stack = (task.frame_stack * obs[0], *obs[1:])
+    image = {"image": stack} if len(stack) == 3 else {}
+    shapes = Shapes(math.prod(stack), action[0])
+    return task, agent_spec(config.env, config.agent).build(config.learner, shapes, runtime, **image)
 
 
 def read_config(folder: Path) -> Config:
@@ -96,14 +100,20 @@ def session(
             torch.set_num_threads(config.run.threads)
         task, agent = build(config)
         stack.callback(task.env.close)
+        warnings = _check_memory(config, task)
         folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(_locked(folder))
         identity = _identify(config, folder)
         run = Run(config.run, task, agent, folder)
+        if config.run.eval_every:
+            run.evaluation = make_task(config.env, config.task)
+            stack.callback(run.evaluation.env.close)
         loaded = checkpoint.load_latest(folder)
         if loaded:
             run.load(loaded.state["run"])
         metrics = MetricsFile(folder / "metrics.jsonl", loaded.state["metrics_bytes"] if loaded else 0)
+        resumed_at, rejected = (loaded.env_steps, loaded.rejected) if loaded else (None, [])
+        del loaded  # a replay of pictures must not stand in memory twice
         stack.callback(metrics.close)
         sinks = [TensorBoard(folder / "tensorboard")] if tensorboard else []
         for sink in sinks:
@@ -113,7 +123,23 @@ def session(
             display(title, config.run.steps, run.env_steps, task.headline, quiet=quiet)
         )
         reporting = Reporting(metrics, sinks, shown, lambda r, m: _save(config, identity, r, m))
-        yield Session(run, reporting, loaded.env_steps if loaded else None, loaded.rejected if loaded else [])
+        damaged = [f"passed over a damaged checkpoint: {why}" for why in rejected]
+        yield Session(run, reporting, resumed_at, [*warnings, *damaged])
+
+
+def _check_memory(config: Config, task: Task) -> list[str]:
+    """Refuse a replay that will not fit into memory; say what a large one takes."""
+    space = task.env.observation_space
+    assert space.shape is not None
+    transitions = min(config.run.replay_capacity, config.run.steps)
+    needed, left = replay_bytes(transitions, space.shape, obs_dtype(space)), available_memory()
+    said = f"replay: {transitions:,} transitions take {needed / 2**30:.1f} GiB"
+    if left is not None and needed > left:
+        raise ValueError(
+            f"replay_capacity: {transitions:,} transitions take {needed / 2**30:.1f} GiB of memory, "
+            f"{left / 2**30:.1f} GiB are available; choose a smaller --replay-capacity"
+        )
+    return [f"{said} of memory"] if needed > 2**30 else []
 
 
 @contextmanager

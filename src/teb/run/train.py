@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -14,8 +15,10 @@ from teb.agents.protocol import Agent, Metrics, State, to_batch
 from teb.config import RunConfig
 from teb.envs.protocol import Task
 from teb.replay.ring import Replay
+from teb.replay.stacking import first_stack, last_stack, next_stack
 from teb.run import checkpoint
 from teb.run.logging import Display, MetricsFile, Row, Sink
+from teb.run.play import average, play
 from teb.run.stopping import StopWish
 from teb.seeding import child_seed, numpy_generator
 
@@ -26,6 +29,11 @@ PARTS = ("act", "env", "sample", "update")
 def one_line(value: object) -> str:
     """How a value prints, without the line breaks of long arrays."""
     return " ".join(str(value).split())
+
+
+def obs_dtype(space: gym.Space[Any]) -> type[np.generic]:
+    """How observations are stored: pictures as bytes, vectors as float32."""
+    return np.uint8 if space.dtype == np.uint8 else np.float32
 
 
 class RunError(Exception):
@@ -40,14 +48,23 @@ class Run:
         obs_space, action_space = task.env.observation_space, task.env.action_space
         assert obs_space.shape is not None and action_space.shape is not None
         self.action_dim = action_space.shape[0]
+        stored = obs_dtype(obs_space)
         self.replay = Replay(
-            config.replay_capacity, obs_space.shape, np.float32, self.action_dim, agent.skills.width
+            config.replay_capacity,
+            obs_space.shape,
+            stored,
+            self.action_dim,
+            agent.skills.width,
+            task.frame_stack,
         )
+        self.evaluation: Task | None = None
+        """The task that evaluations are played on, if there are any."""
+        self.evaluated: dict[str, float] = {}
         self.uniform = numpy_generator(config.seed, "uniform actions")
         self.sampler = numpy_generator(config.seed, "replay")
         self.skill_rng = numpy_generator(config.seed, "skills")
         self.skill = np.zeros(agent.skills.width, np.float32)
-        self.obs = self.first_obs = np.zeros(obs_space.shape, np.float32)
+        self.obs = self.first_obs = first_stack(np.zeros(obs_space.shape, stored), task.frame_stack)
         self.env_steps = self.updates = self.episodes = self.episode_steps = 0
         self.episode_return = 0.0
         self.returns: list[float] = []
@@ -58,18 +75,18 @@ class Run:
         """Reset with a seed of its own, so that the episode can be replayed from its number and its actions."""
         obs, _ = self.task.env.reset(seed=self._episode_seed())
         self.episode_return, self.episode_steps = 0.0, 0
-        self._see(obs)
-        self.replay.begin(self.obs)
+        self._see(obs, first_stack(obs, self.task.frame_stack))
+        self.replay.begin(obs)
 
     def _episode_seed(self) -> int:
         return child_seed(self.config.seed, "episode", self.episodes) % 2**31
 
-    def _see(self, obs: np.ndarray) -> None:
-        if not np.isfinite(obs).all():
+    def _see(self, obs: np.ndarray, stack: np.ndarray) -> None:
+        if obs.dtype != np.uint8 and not np.isfinite(obs).all():
             raise self.broken("observation", obs)
-        self.obs = obs
+        self.obs = stack
         if self.env_steps == 0:
-            self.first_obs = obs
+            self.first_obs = stack
         self.task.meter.observe(obs, self.env_steps)
 
     def act(self) -> np.ndarray:
@@ -88,13 +105,13 @@ class Run:
         self.episode_steps += 1
         if not np.isfinite(reward):
             raise self.broken("reward", reward)
-        self._see(obs)
+        self._see(obs, next_stack(self.obs, obs))
+        self.task.meter.observe_step(info, terminated or truncated)
         self.replay.add(action, reward, terminated, obs, self.skill)
         self.episode_return += reward
         if not (terminated or truncated):
             return False
         self.replay.end()
-        self.task.meter.end_episode(info)
         self.returns.append(self.episode_return)
         self.episodes += 1
         return True
@@ -129,15 +146,28 @@ class Run:
         """What metrics.jsonl says at this step; the returns of the episodes since the last row are averaged."""
         mean_return = float(np.mean(self.returns)) if self.returns else None
         self.returns.clear()
+        evaluated, self.evaluated = self.evaluated, {}
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
             "episodes": self.episodes,
             "episode_return": mean_return,
             **self.task.meter.metrics(),
+            **evaluated,
             **{name: float(value) for name, value in self.metrics.items()},
             **{f"seconds_{part}": round(spent, 3) for part, spent in self.seconds.items()},
         }
+
+    def evaluate(self) -> None:
+        """Play episodes elsewhere, with the mean action; the next row says what came of them."""
+        if self.evaluation is None:
+            return
+        seeds = (
+            child_seed(self.config.seed, "evaluation", self.env_steps, number) % 2**31
+            for number in range(self.config.eval_episodes)
+        )
+        played = [play(self.evaluation, self.agent, seed) for seed in seeds]
+        self.evaluated = {f"eval_{name}": value for name, value in average(played).items()}
 
     def state(self) -> State:
         """Everything that the next step depends on. The environment is its episode's number and actions so far."""
@@ -156,6 +186,7 @@ class Run:
             "episode_steps": self.episode_steps,
             "episode_return": self.episode_return,
             "returns": self.returns,
+            "evaluated": self.evaluated,
             "metrics": self.metrics,
             "seconds": self.seconds,
         }
@@ -181,6 +212,7 @@ class Run:
             "seconds",
         ):
             setattr(self, name, state[name])
+        self.evaluated = state.get("evaluated", {})  # checkpoints from before there were evaluations lack it
         if self.replay.running:
             self._replay_episode()
 
@@ -189,14 +221,15 @@ class Run:
         obs, _ = self.task.env.reset(seed=self._episode_seed())
         for action in self.replay.current_actions():
             obs, *_ = self.task.env.step(action)
-        remembered = self.replay.current_obs()[-1]
+        frames = self.replay.current_obs()
+        remembered = frames[-1]
         if not np.array_equal(obs, remembered):
             raise RunError(
                 f"the environment did not repeat its episode: {one_line(remembered)} was seen, {one_line(obs)} "
                 "now; it must be "
                 "deterministic given reset(seed) and the actions for a run to be resumed"
             )
-        self.obs = remembered
+        self.obs = last_stack(frames, self.task.frame_stack)
 
 
 class Reporting(NamedTuple):
@@ -232,6 +265,8 @@ def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
             t3 = clock()
         run.take(action)
         t4 = clock()
+        if config.eval_every and run.env_steps % config.eval_every == 0:
+            run.evaluate()
         for part, spent in zip(PARTS, (t1 - t0, t4 - t3, t2 - t1, t3 - t2), strict=True):
             seconds[part] += spent
         if run.env_steps % config.log_every == 0 or run.env_steps == config.steps:

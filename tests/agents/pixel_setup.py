@@ -1,0 +1,109 @@
+"""Small pictures and agents that see them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from teb.agents.backbone import BackboneConfig, EncoderConfig, Pictures
+from teb.agents.compose import ComposedAgent
+from teb.agents.protocol import Batch, Runtime, Shapes, to_batch
+from teb.agents.registry import PIXEL_AGENTS
+from teb.explorers.none import NoBonus, NoBonusConfig
+from teb.replay.sample import Sample
+from teb.replay.stacking import windows_of_stacks
+
+CPU = torch.device("cpu")
+STACK, SIDE, ACTIONS, LATENT = 2, 16, 2, 6
+IMAGE = (3 * STACK, SIDE, SIDE)
+GAMMA = 0.97
+SIZE = 8
+
+
+def pixel_batch(
+    seed: int = 0, *, size: int = SIZE, n: int = 3, skill: int = 0, rewards: float = 1.0
+) -> Batch:
+    """Windows of random frames with random rewards."""
+    rng = np.random.default_rng(seed)
+    frames = rng.integers(0, 256, (size, STACK + n, 3, SIDE, SIDE), dtype=np.uint8)
+    window = windows_of_stacks(frames, STACK)
+    action = rng.uniform(-1, 1, (size, n + 1, ACTIONS)).astype(np.float32)
+    earned = (rewards * rng.normal(size=(size, max(n, 3)))).astype(np.float32)
+    total = (earned[:, :n] * GAMMA ** np.arange(n)).sum(1, keepdims=True).astype(np.float32)
+    sample = Sample(
+        window[:, 0],
+        action[:, 0],
+        total,
+        np.full((size, 1), GAMMA**n, np.float32),
+        window[:, -1],
+        earned,
+        window,
+        action,
+        rng.normal(size=(size, skill)).astype(np.float32),
+    )
+    return to_batch(sample, window[0, 0], CPU)
+
+
+def small_pixel_agent(
+    name: str = "teb",
+    seed: int = 0,
+    compute: torch.dtype = torch.float32,
+    backbone: Mapping[str, Any] = {},  # noqa: B006
+    encoder: Mapping[str, Any] = {},  # noqa: B006
+    representation: Mapping[str, Any] = {},  # noqa: B006
+    explorer: Mapping[str, Any] = {},  # noqa: B006
+) -> ComposedAgent:
+    """An agent by name with narrow layers, fields of its parts changed."""
+    spec = PIXEL_AGENTS[name]
+    config = spec.presets["paper"]
+    narrow = {"pred_hidden": 16, "hidden": 16, "particles": 32, "neighbours": 3}
+    parts = {
+        "backbone": {"batch_size": SIZE, "width": 16, "lr": 1e-3, **backbone},
+        "encoder": {"latent_dim": LATENT, "channels": 4, "shift": 2, "encoder_lr": 1e-3, **encoder},
+        "representation": representation,
+        "explorer": explorer,
+    }
+    changed = {}
+    for part, values in parts.items():
+        known = {field.name for field in dataclasses.fields(getattr(config, part))}
+        small = {key: value for key, value in narrow.items() if key in known}
+        changed[part] = dataclasses.replace(getattr(config, part), **{**small, **values})
+    config = dataclasses.replace(config, **changed)
+    built = spec.build(config, Shapes(1, ACTIONS), Runtime(seed, CPU, compute), image=IMAGE)
+    assert isinstance(built, ComposedAgent)
+    return built
+
+
+def composed(build_explorer: Any = None, seed: int = 0, **encoder: Any) -> ComposedAgent:
+    """An agent that sees pictures around any explorer, without representation."""
+
+    def no_bonus(shapes: Shapes, **terms: Any) -> NoBonus:
+        return NoBonus(NoBonusConfig(), shapes, **terms)
+
+    return ComposedAgent(
+        BackboneConfig(batch_size=SIZE, width=16, lr=1e-3, gamma=GAMMA),
+        build_explorer or no_bonus,
+        Shapes(LATENT, ACTIONS),
+        Runtime(seed, CPU, torch.float32),
+        Pictures(EncoderConfig(**{"latent_dim": LATENT, "channels": 4, "shift": 2, **encoder}), IMAGE),
+    )
+
+
+def parameters(agent: ComposedAgent) -> dict[str, Tensor]:
+    """Copies of all parameters of all parts, by the part that they belong to."""
+    modules: Any = agent._modules()
+    return {
+        f"{part}.{name}": p.detach().clone()
+        for part, module in modules.items()
+        for name, p in module.named_parameters()
+    }
+
+
+def moved(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> set[str]:
+    """Names of what differs."""
+    return {name for name, value in before.items() if not torch.equal(value, after[name])}
