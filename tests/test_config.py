@@ -25,6 +25,7 @@ from teb.config import (
     updated,
 )
 from teb.envs import FAMILIES, observed
+from teb.explorers import REGISTRY
 
 MAZE = "maze2d/square-a"
 PROBE = "probe/near"
@@ -266,7 +267,9 @@ def test_pixel_compositions_are_the_paper_s_ablations() -> None:
     assert learners["teb-no-int"].representation == teb.representation
     assert learners["drqv2"].encoder.latent_layout == "critic_trunk"
     assert learners["teb-env-metric"].representation.delta_r == "env_nstep"
-    assert {f"{name}+rep" for name in AGENTS if name != "uniform"} <= set(PIXEL_AGENTS)
+    joined = {name for name, entry in REGISTRY.items() if not entry.own_metric}
+    assert {"teb", "icm", "cesd"} <= joined and joined.isdisjoint({"liberty", "eme"})
+    assert {f"{name}+rep" for name in joined} == {name for name in PIXEL_AGENTS if name.endswith("+rep")}
 
 
 def test_the_hash_is_twelve_hexadecimal_digits() -> None:

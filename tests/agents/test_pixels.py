@@ -26,9 +26,10 @@ from pixel_setup import (
 )
 from torch import Tensor, nn
 
+from teb.agents import compose
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, Metrics, Paid, Policy, Shapes, Skills, Traits
-from teb.agents.registry import PIXEL_AGENTS, compose
+from teb.agents.registry import PIXEL_AGENTS
 from teb.nets.actor_critic import noisy_action
 from teb.nets.augment import shift_offsets, shifted
 from teb.nets.encoder import ConvEncoder

@@ -21,9 +21,9 @@ from explorer_setup import (
 )
 from torch import Tensor, nn
 
+from teb.agents import compose
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, NStepMode, Shapes
-from teb.agents.registry import compose
 from teb.explorers import REGISTRY
 
 every_explorer = pytest.mark.parametrize("name", REGISTRY)
