@@ -9,6 +9,9 @@ from torch import Tensor
 
 from teb.maths.distances import safe_norm
 
+_NARROW = 32
+"""Columns up to which a product in double precision costs next to nothing."""
+
 
 def nearest_mean(distances: Tensor, k: int) -> Tensor:
     """Mean of the k smallest distances of each row, [B, P] -> [B].
@@ -30,21 +33,19 @@ def neighbour_distances(points: Tensor, k: int, *, exclude_self: bool = False) -
     """Distances of each point to the k nearest of the same sample, in no order, [B, D] -> [B, k].
 
     Each point counts as its own nearest neighbour, at distance 0, as in URLB's APT, CIC and CeSD; Singh et al. 2003
-    leave it out. ||x||^2 - 2 x.y + ||y||^2 is one product, in double precision about the centre of the points, so that
-    small distances far from the origin are not lost.
+    leave it out. Neighbours are ranked by ||y||^2 - 2 x.y, one product about the centre of the points, of narrow ones
+    in double precision, so that close points far from the centre are told apart. The distances to those found are then
+    taken directly.
     """
     most = points.shape[0] - exclude_self
     if not 1 <= k <= most:
         raise ValueError(f"k: must lie in [1, {most}] for {points.shape[0]} points, got {k}")
-    rows = (points - points.mean(0, keepdim=True)).double()
-    norms = rows.square().sum(1, keepdim=True)
-    ones = torch.ones_like(norms)
-    squared = (torch.cat([rows, norms, ones], 1) @ torch.cat([-2.0 * rows, ones, norms], 1).T).to(
-        points.dtype
-    )
-    squared.fill_diagonal_(math.inf if exclude_self else 0.0)
-    nearest = squared.topk(k, dim=1, largest=False, sorted=False).values
-    return nearest.clamp(min=0.0).sqrt()
+    rows = points - points.mean(0, keepdim=True)
+    rows = rows.double() if rows.shape[1] <= _NARROW else rows
+    ranks = torch.addmm(rows.square().sum(1), rows, rows.T, alpha=-2.0)
+    ranks.fill_diagonal_(math.inf if exclude_self else -math.inf)
+    nearest = ranks.topk(k, dim=1, largest=False, sorted=False).indices
+    return safe_norm(points[:, None] - points[nearest]).squeeze(-1)
 
 
 def kth_nearest_distance(points: Tensor, particles: Tensor, k: int) -> Tensor:

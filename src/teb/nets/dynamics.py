@@ -20,17 +20,16 @@ class ForwardInverse(nn.Module):
         self, latent_dim: int, action_dim: int, hidden: int, compute: torch.dtype = torch.float32
     ) -> None:
         super().__init__()
-        self.compute = compute
-        self.following = Mlp(latent_dim + action_dim, hidden, latent_dim, 1, compute, wide=True)
-        self.inverse = Mlp(2 * latent_dim, hidden, action_dim)
+        self.following = Mlp(latent_dim + action_dim, hidden, latent_dim, 1, compute, raw=False, wide=True)
+        self.inverse = Mlp(2 * latent_dim, hidden, action_dim, 1, compute, raw=False)
 
     def predicted_latent(self, latent: Tensor, action: Tensor) -> Tensor:
         """f(x, a), [B, D] and [B, A] -> [B, D]."""
-        return self.following(torch.cat([latent, action], -1).to(self.compute))
+        return self.following(torch.cat([latent, action], -1))
 
     def predicted_action(self, latent: Tensor, next_latent: Tensor) -> Tensor:
         """g(x, x') in (-1, 1), [B, D] and [B, D] -> [B, A]."""
-        return torch.tanh(self.inverse(torch.cat([latent, next_latent], -1).to(self.compute)))
+        return torch.tanh(self.inverse(torch.cat([latent, next_latent], -1)))
 
     def forward_error(self, latent: Tensor, action: Tensor, next_latent: Tensor) -> Tensor:
         """e_f = ||x' - f(x, a)||, [B, 1]."""
