@@ -55,8 +55,7 @@ class TheoryOptions:
     out: Path = Path("runs/theory")
     """The folder of page, pictures and arrays."""
     only: tuple[str, ...] = ()
-    """Some of the statements: reduction, lemma-3.1, lemma-3.2, theorem-3.3, theorem-3.4, theorem-3.5, "
-    "learned, cost."""
+    """Some of the statements: reduction, lemma-3.1, lemma-3.2, theorem-3.3, theorem-3.4, theorem-3.5, learned, cost."""
     c_r: float = 1.0
     """Weight of the reward differential, above 0 (paper 1)."""
     c_t: float | None = None
