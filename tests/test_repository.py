@@ -145,3 +145,8 @@ def test_the_checks_catch(tmp_path: Path) -> None:
     assert PERSONAL.search("in /" + "home/me")
     assert not PERSONAL.search("net" + "work/home or ./" + "work/x")
     assert HOSTS.search("https://py" + "pi.org/simple")
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert len(names) == len(set(names)), "modules of one name hide each other"
