@@ -59,6 +59,8 @@ def curves_figure(study: Study) -> Figure:
                 members = [replace(record, config_hash="") for record in study.cell(row, env).records]
                 learning_curve(members, ax, study.headline, styles=_styles(study), legend=False)
             ax.set_title(task_name(env))
+            if study.steps[env][0]:
+                ax.set_xlim(right=1.02 * study.steps[env][0])  # as far as all runs went
             ax.label_outer()
         _label_inner_edges(study, panels)
         figure.legend(handles=keys, loc="outside lower center", ncols=columns)
