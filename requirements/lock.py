@@ -1,6 +1,6 @@
 """Resolve pyproject.toml afresh and write lock.txt beside this file: `make lock`.
 
-The pins are the complete set for the extras `log`, `metaworld` and `dev`. Packages that torch itself pins exactly
+The pins are the complete set for the extras `log`, `metaworld`, `cluster` and `dev`. Packages that torch itself pins exactly
 and that only its CUDA build needs are left out, so that one lock serves CPU and GPU machines alike.
 """
 
@@ -16,11 +16,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OLDEST = (3, 11)
-EXTRAS = ("log", "metaworld", "dev")
+EXTRAS = ("log", "metaworld", "cluster", "dev")
 UNPINNED = re.compile(r"pip|wheel|teb|triton|(?:nvidia|cuda)-.*")
 
 HEADER = """\
-# Every package of the core and of the extras `log`, `metaworld` and `dev`, for Python 3.11 to 3.13. From `make lock`.
+# Every package of the core and of the extras `log`, `metaworld`, `cluster` and `dev`, for Python 3.11 to 3.13. From `make lock`.
 # torch's own CUDA packages are not listed: torch pins them itself where its build needs them.
 """
 
