@@ -126,7 +126,7 @@ def known_options() -> frozenset[str]:
     asked = [[name, "--help"] for name in COMMANDS]
     asked.extend(["train", env, "uniform", "--help"] for env in ("gym/Pendulum-v1", "metaworld/box-close"))
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
-    asked.append(["train", "probe/near", "teb", "--help"])
+    asked.extend(["train", "probe/near", agent, "--help"] for agent in ("teb", "drm"))
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):

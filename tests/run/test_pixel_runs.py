@@ -70,6 +70,7 @@ def small_config(
         ("teb-no-rep", "default", {}),
         ("teb-env-metric", "default", {}),
         ("drqv2", "default", {}),
+        ("drm", "default", {"drm": {"perturb_every": 48}}),
         ("uniform", "default", {}),
     ],
 )
@@ -132,6 +133,7 @@ def test_an_evaluation_is_the_mean_over_its_episodes_with_the_mean_action(tmp_pa
     assert row["eval_success"] == pytest.approx(np.mean([episode.said["success"] for episode in played]))
     result = evaluate(tmp_path, 25)
     assert 25 * result["success"] == pytest.approx(round(25 * result["success"]))
+    assert evaluate(tmp_path, 25) == result
 
 
 def test_an_evaluation_waits_for_its_row_across_a_stop(tmp_path: Path) -> None:
