@@ -188,7 +188,7 @@ class DrmBackbone(Backbone):
 
 
 class DrmAgent:
-    """The learner, its five optimiser steps in their order, and the generators."""
+    """The learner with its optimiser steps in their order, and the generators."""
 
     skills = Skills()
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """x m / (1 - p) with m Bernoulli(1 - p), while training; its numbers come from the `rng` that it is handed.
 
-    Layers that are copied before `draw_from` was called share no generator, so it is called once all of them are there.
+    `draw_from` hands it out once all layers are there: a copy made later would have a generator of its own.
     """
 
     rng: torch.Generator | None = None
