@@ -84,6 +84,7 @@ def test_units_are_dropped_before_they_are_normed() -> None:
     draw_from(layer, generator())
     out = layer(torch.rand(6, 50) + 1)
     assert torch.allclose(out.mean(-1), torch.zeros(6), atol=1e-5)
+    assert float((out < -0.5).float().mean()) == pytest.approx(0.5, abs=0.1), "about half were dropped"
     assert not bool((out == 0).any()), "norms were dropped"
 
 

@@ -87,6 +87,16 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
 
+def test_a_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
+    names = ("drqv2", "drm", "teb", "uniform")
+    for name in names:
+        go_on(small_config(name, steps=70), tmp_path / name)
+    first, *others = (latest(tmp_path / name).state["run"]["replay"] for name in names)
+    for other in others:
+        assert np.array_equal(first["action"][:60], other["action"][:60])
+    assert not np.array_equal(first["action"], others[-1]["action"])
+
+
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     words = shlex.split(
         f"train {PROBE} teb --steps 240 --seed-steps 60 --uniform-steps 40 --log-every 20 --eval-every 0 --width 16 "
