@@ -70,7 +70,7 @@ def small_config(
         ("teb-no-rep", "default", {}),
         ("teb-env-metric", "default", {}),
         ("drqv2", "default", {}),
-        ("drm", "default", {"drm": {"perturb_every": 48}}),
+        ("drm", "default", {"drm": {"perturb_every": 48}, "backbone": {"noise": "linear(1.0,0.1,20)"}}),
         ("uniform", "default", {}),
     ],
 )
