@@ -21,6 +21,7 @@ import torch
 
 from teb.agents.backbone import BackboneConfig, EncoderConfig
 from teb.agents.compose import ComposedAgent
+from teb.agents.drm import DrmConfig
 from teb.agents.protocol import Batch, Runtime, Shapes
 from teb.agents.registry import AGENTS
 from teb.bench import BenchOptions
@@ -126,7 +127,7 @@ def known_options() -> frozenset[str]:
     asked = [[name, "--help"] for name in COMMANDS]
     asked.extend(["train", env, "uniform", "--help"] for env in ("gym/Pendulum-v1", "metaworld/box-close"))
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
-    asked.append(["train", "probe/near", "teb", "--help"])
+    asked.extend(["train", "probe/near", agent, "--help"] for agent in ("teb", "drm"))
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):
@@ -148,7 +149,7 @@ def test_unknown_options_would_be_found() -> None:
 # --- algorithms -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [*AGENTS, "drqv2", "drm"])
 def test_every_agent_has_a_page_with_the_five_headings(agent: str) -> None:
     page = DOCS / "algorithms" / f"{agent}.md"
     found = re.findall(r"^(#+) (.*)$", FENCE.sub("", text_of(page)), re.MULTILINE)
@@ -201,6 +202,12 @@ def test_the_page_of_the_particle_anchor_states_what_sets_it_apart() -> None:
             assert stated[name][place].strip("`") == (
                 f"{value:g}" if isinstance(value, float) else str(value)
             )
+
+
+def test_the_page_of_drm_states_its_options_and_their_defaults() -> None:
+    stated = {row[0].strip("`"): row[1].strip("`") for row in rows(DOCS / "algorithms" / "drm.md", 3)}
+    for field in dataclasses.fields(DrmConfig):
+        assert stated[f"--{field.name.replace('_', '-')}"] == str(field.default)
 
 
 # --- functions, tests, tables -----------------------------------------------------------------------------------------

@@ -49,32 +49,36 @@ def pixel_batch(
     return to_batch(sample, window[0, 0], CPU)
 
 
-def small_pixel_agent(
-    name: str = "teb",
-    seed: int = 0,
-    compute: torch.dtype = torch.float32,
-    backbone: Mapping[str, Any] = {},  # noqa: B006
-    encoder: Mapping[str, Any] = {},  # noqa: B006
-    representation: Mapping[str, Any] = {},  # noqa: B006
-    explorer: Mapping[str, Any] = {},  # noqa: B006
-) -> ComposedAgent:
-    """An agent by name with narrow layers, fields of its parts changed."""
+NARROW: dict[str, dict[str, Any]] = {
+    "backbone": {"batch_size": SIZE, "width": 16, "lr": 1e-3},
+    "encoder": {"latent_dim": LATENT, "channels": 4, "shift": 2, "encoder_lr": 1e-3},
+}
+NARROW_MODELS = {"pred_hidden": 16, "hidden": 16, "particles": 32, "neighbours": 3}
+
+
+def small_learner(
+    name: str, seed: int = 0, compute: torch.dtype = torch.float32, **parts: Mapping[str, Any]
+) -> Any:
+    """Any agent that learns by name, with narrow layers, fields of its parts changed."""
     spec = PIXEL_AGENTS[name]
     config = spec.presets["paper"]
-    narrow = {"pred_hidden": 16, "hidden": 16, "particles": 32, "neighbours": 3}
-    parts = {
-        "backbone": {"batch_size": SIZE, "width": 16, "lr": 1e-3, **backbone},
-        "encoder": {"latent_dim": LATENT, "channels": 4, "shift": 2, "encoder_lr": 1e-3, **encoder},
-        "representation": representation,
-        "explorer": explorer,
-    }
     changed = {}
-    for part, values in parts.items():
-        known = {field.name for field in dataclasses.fields(getattr(config, part))}
-        small = {key: value for key, value in narrow.items() if key in known}
-        changed[part] = dataclasses.replace(getattr(config, part), **{**small, **values})
+    for field in dataclasses.fields(config):
+        part = getattr(config, field.name)
+        known = {each.name for each in dataclasses.fields(part)}
+        small = {key: value for key, value in NARROW_MODELS.items() if key in known}
+        wanted = {**small, **NARROW.get(field.name, {}), **parts.pop(field.name, {})}
+        changed[field.name] = dataclasses.replace(part, **wanted)
+    assert not parts, f"{name} has no {', '.join(parts)}"
     config = dataclasses.replace(config, **changed)
-    built = spec.build(config, Shapes(1, ACTIONS), Runtime(seed, CPU, compute), image=IMAGE)
+    return spec.build(config, Shapes(1, ACTIONS), Runtime(seed, CPU, compute), image=IMAGE)
+
+
+def small_pixel_agent(
+    name: str = "teb", seed: int = 0, compute: torch.dtype = torch.float32, **parts: Mapping[str, Any]
+) -> ComposedAgent:
+    """The same of an agent that is a composition."""
+    built = small_learner(name, seed, compute, **parts)
     assert isinstance(built, ComposedAgent)
     return built
 
@@ -94,7 +98,7 @@ def composed(build_explorer: Any = None, seed: int = 0, **encoder: Any) -> Compo
     )
 
 
-def parameters(agent: ComposedAgent) -> dict[str, Tensor]:
+def parameters(agent: Any) -> dict[str, Tensor]:
     """Copies of all parameters of all parts, by the part that they belong to."""
     modules: Any = agent._modules()
     return {

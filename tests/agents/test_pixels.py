@@ -22,6 +22,7 @@ from pixel_setup import (
     moved,
     parameters,
     pixel_batch,
+    small_learner,
     small_pixel_agent,
 )
 from torch import Tensor, nn
@@ -66,8 +67,7 @@ def steps_of(agent: ComposedAgent, batch: Batch, monkeypatch: pytest.MonkeyPatch
 def test_every_agent_learns_from_pixels_and_stays_finite(name: str) -> None:
     if PIXEL_AGENTS[name].build is PIXEL_AGENTS["uniform"].build:
         return
-    agent = small_pixel_agent(name)
-    assert agent.sampling is not None
+    agent = small_learner(name)
     shape = {"n": agent.sampling.n_step, "size": agent.sampling.batch_size, "skill": agent.skills.width}
     for seed in range(3):
         metrics = agent.update(pixel_batch(seed, **shape), seed)
@@ -77,12 +77,12 @@ def test_every_agent_learns_from_pixels_and_stays_finite(name: str) -> None:
     assert action.shape == (ACTIONS,) and action.dtype == np.float32 and np.isfinite(action).all()
 
 
-@pytest.mark.parametrize("name", ["teb", "drqv2", "teb-p+rep", "teb-no-rep"])
+@pytest.mark.parametrize("name", ["teb", "drqv2", "teb-p+rep", "teb-no-rep", "drm"])
 def test_the_same_seed_gives_the_same_updates_bit_for_bit_and_a_state_carries_all_of_it(name: str) -> None:
-    first, second = small_pixel_agent(name), small_pixel_agent(name)
+    first, second = small_learner(name), small_learner(name)
     for seed in range(6):
         if seed == 3:
-            fresh = small_pixel_agent(name, seed=9)
+            fresh = small_learner(name, seed=9)
             fresh.load(copy.deepcopy(second.state()))
             second = fresh
         for agent in (first, second):

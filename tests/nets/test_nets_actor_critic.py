@@ -96,6 +96,14 @@ def test_noise_of_acting_is_not_clipped_and_noise_of_updates_is() -> None:
     assert float((update.abs() == torch.tensor(0.3)).float().mean()) == pytest.approx(0.764, abs=0.02)
 
 
+@pytest.mark.parametrize("sigma", [0.1, 1.0])
+def test_actions_of_updates_stay_near_a_mean_that_is_not_at_the_edge(sigma: float) -> None:
+    mean = torch.linspace(-0.7 + 1e-6, 0.7 - 1e-6, 4000)
+    action = noisy_action(mean, sigma, torch.Generator().manual_seed(0), 0.3)
+    assert float((action - mean).abs().max()) <= 0.3 + 1e-6
+    assert torch.equal(action, noisy_action(mean, torch.tensor(sigma), torch.Generator().manual_seed(0), 0.3))
+
+
 def test_noise_has_the_wanted_deviation() -> None:
     noise = noisy_action(torch.zeros(20_000), 0.2, torch.Generator().manual_seed(1))
     assert float(noise.std()) == pytest.approx(0.2, rel=0.03)

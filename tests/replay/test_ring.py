@@ -43,6 +43,16 @@ def test_windows_hold_what_was_stored(n_step: int, extra: int, terminal: bool) -
         check_sample(replay, naive, n_step, n_step + extra, 0.97, np.random.default_rng(seed))
 
 
+@pytest.mark.parametrize(("gamma", "discount"), [(0.97, 0.912673), (0.99, 0.970299)])
+def test_a_window_of_three_steps_by_hand(gamma: float, discount: float) -> None:
+    replay = one_dimensional([[(reward, False) for reward in (1.0, 2.0, 3.0, 4.0)]])
+    batch = replay.sample(50, 3, 3, gamma, np.random.default_rng(0))
+    first = batch.reward[batch.obs[:, 1] == 0]
+    np.testing.assert_allclose(first, np.full_like(first, 1 + 2 * gamma + 3 * gamma**2), rtol=1e-6)
+    np.testing.assert_allclose(batch.discount, np.full((50, 1), discount), rtol=1e-6)
+    assert 0 < len(first) < 50
+
+
 def test_reward_and_discount_of_an_episode_cut_by_its_time_limit() -> None:
     replay = one_dimensional([[(float(t), False) for t in range(50)]])
     batch = replay.sample(500, 3, 3, 0.99, np.random.default_rng(0))

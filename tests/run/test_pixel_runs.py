@@ -70,6 +70,7 @@ def small_config(
         ("teb-no-rep", "default", {}),
         ("teb-env-metric", "default", {}),
         ("drqv2", "default", {}),
+        ("drm", "default", {"drm": {"perturb_every": 48}, "backbone": {"noise": "linear(1.0,0.1,20)"}}),
         ("uniform", "default", {}),
     ],
 )
@@ -84,6 +85,16 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
         assert newest_step(tmp_path / "cut") == step
     assert go_on(config, tmp_path / "cut") == (True, [])
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_a_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
+    names = ("drqv2", "drm", "teb", "uniform")
+    for name in names:
+        go_on(small_config(name, steps=70), tmp_path / name)
+    first, *others = (latest(tmp_path / name).state["run"]["replay"] for name in names)
+    for other in others:
+        assert np.array_equal(first["action"][:60], other["action"][:60])
+    assert not np.array_equal(first["action"], others[-1]["action"])
 
 
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
@@ -132,6 +143,7 @@ def test_an_evaluation_is_the_mean_over_its_episodes_with_the_mean_action(tmp_pa
     assert row["eval_success"] == pytest.approx(np.mean([episode.said["success"] for episode in played]))
     result = evaluate(tmp_path, 25)
     assert 25 * result["success"] == pytest.approx(round(25 * result["success"]))
+    assert evaluate(tmp_path, 25) == result
 
 
 def test_an_evaluation_waits_for_its_row_across_a_stop(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -121,12 +122,13 @@ class Backbone(nn.Module):
         compute: torch.dtype = torch.float32,
         build_critic: Callable[[Shapes, int, torch.dtype], Any] | None = None,
         pictures: Pictures | None = None,
+        before_relu: Callable[[int, int], nn.Module] | None = None,
     ) -> None:
-        """`shapes.obs` is the width of a latent."""
+        """`shapes.obs` is the width of a latent; `before_relu` is that of `LatentTwinCritic`, for pictures alone."""
         super().__init__()
         self.config = config
         self.noise = parse_schedule(config.noise)
-        self.sigma = scheduled(self.noise, 0)
+        self.sigma: float | Tensor = scheduled(self.noise, 0)
         self.pictures = pictures
         self.shared = pictures is None or pictures.config.latent_layout == "shared_trunk"
         self.encoder: nn.Module = nn.Identity()
@@ -135,7 +137,7 @@ class Backbone(nn.Module):
             self.actor: nn.Module = Actor(shapes.obs + shapes.skill, shapes.action, config.width, compute)
             self.critic: Any = (build_critic or _twin_critic)(shapes, config.width, compute)
         else:
-            self._see(pictures, shapes, compute, build_critic)
+            self._see(pictures, shapes, compute, build_critic, before_relu)
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
 
     def _see(
@@ -144,6 +146,7 @@ class Backbone(nn.Module):
         shapes: Shapes,
         compute: torch.dtype,
         build_critic: Callable[[Shapes, int, torch.dtype], Any] | None,
+        before_relu: Callable[[int, int], nn.Module] | None,
     ) -> None:
         """Encoder, actor and critic for pictures."""
         seeing, width = pictures.config, self.config.width
@@ -166,7 +169,12 @@ class Backbone(nn.Module):
             build_critic(shapes, width, compute)
             if build_critic
             else LatentTwinCritic(
-                nn.Identity() if self.shared else trunk(), features, inputs + shapes.action, width, compute
+                nn.Identity() if self.shared else trunk(),
+                features,
+                inputs + shapes.action,
+                width,
+                compute,
+                before_relu,
             )
         )
         if seeing.latent_layout == "separate_head":
@@ -186,6 +194,18 @@ class Backbone(nn.Module):
     def at(self, env_steps: int) -> None:
         """Take up the noise of this step."""
         self.sigma = scheduled(self.noise, env_steps)
+
+    def act(
+        self, obs: np.ndarray, skill: np.ndarray, env_steps: int, rng: torch.Generator | None
+    ) -> np.ndarray:
+        """Mean action for one observation; with a generator of the CPU unclipped noise is added (URLB, DrQ-v2)."""
+        device = next(self.actor.parameters()).device
+        seen, chosen = (torch.from_numpy(given).to(device).unsqueeze(0) for given in (obs, skill))
+        mean = self.actor(self.joined(self.encoder(seen), chosen)).squeeze(0).cpu()
+        if rng is None:
+            return mean.numpy()
+        self.at(env_steps)
+        return noisy_action(mean, float(self.sigma), rng).numpy()
 
     def critic_loss(
         self,
@@ -207,9 +227,7 @@ class Backbone(nn.Module):
         chosen = () if member is None else (member,)
         with torch.no_grad():
             next_x = self.joined(batch.next_obs, batch.skill if next_skill is None else next_skill)
-            next_action = self.sample_action(next_x, rng)
-            next_value = self.target_critic(next_x, next_action, *chosen).amin(-1, keepdim=True)
-            target = reward + batch.discount * next_value
+            target = reward + batch.discount * self.bootstrap(next_x, rng, *chosen)
         values = self.critic(self.joined(batch.obs, batch.skill), batch.action, *chosen)
         loss = self.critic.loss_scale * (values - target).square().mean(0).sum()
         return loss, {
@@ -217,6 +235,11 @@ class Backbone(nn.Module):
             "q_target": target.mean(),
             "critic_loss": loss.detach(),
         }
+
+    def bootstrap(self, next_x: Tensor, rng: torch.Generator, *chosen: Tensor) -> Tensor:
+        """min_j Qbar_j(x', a') with a' from the actor plus clipped noise, [B, 1]."""
+        next_action = self.sample_action(next_x, rng)
+        return self.target_critic(next_x, next_action, *chosen).amin(-1, keepdim=True)
 
     def actor_loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Metrics]:
         """-mean min_j Q_j(x, a~) with a~ from the actor plus clipped noise; x carries no gradient."""

@@ -25,8 +25,8 @@ from teb.agents.protocol import (
     parts,
 )
 from teb.agents.sight import Sight
+from teb.agents.state import state_of, take_up
 from teb.maths.shaping import n_step_sum
-from teb.nets.actor_critic import noisy_action
 from teb.nets.mlp import initialised_from
 from teb.seeding import child_seed, torch_generator
 
@@ -125,12 +125,7 @@ class ComposedAgent:
     @torch.inference_mode()
     def act(self, obs: np.ndarray, skill: np.ndarray, env_steps: int, *, explore: bool) -> np.ndarray:
         """Mean action, with unclipped noise if `explore` (URLB, DrQ-v2)."""
-        seen, chosen = (torch.from_numpy(given).to(self.device).unsqueeze(0) for given in (obs, skill))
-        mean = self.backbone.actor(self.backbone.joined(self.backbone.encoder(seen), chosen)).squeeze(0).cpu()
-        if not explore:
-            return mean.numpy()
-        self.backbone.at(env_steps)
-        return noisy_action(mean, self.backbone.sigma, self.acting).numpy()
+        return self.backbone.act(obs, skill, env_steps, self.acting if explore else None)
 
     @torch.no_grad()
     def policy(self, obs: Tensor, skill: Tensor, rng: torch.Generator | None) -> Tensor:
@@ -267,31 +262,11 @@ class ComposedAgent:
 
     def state(self) -> State:
         """Parameters, buffers, optimiser moments and generators."""
-        return {
-            "modules": {name: module.state_dict() for name, module in self._modules().items()},
-            "optimisers": {
-                name: {
-                    str(index): dict(moments) for index, moments in optimiser.state_dict()["state"].items()
-                }
-                for name, optimiser in self._optimisers().items()
-            },
-            "generators": {name: generator.get_state() for name, generator in self._generators().items()},
-        }
+        return state_of(self._modules(), self._optimisers(), self._generators())
 
     def load(self, state: State) -> None:
-        """Take up a state that `state` gave; hyper-parameters come from the configuration, not from the checkpoint."""
-        for name, module in self._modules().items():
-            module.load_state_dict(state["modules"][name])
-        for name, optimiser in self._optimisers().items():
-            saved = state["optimisers"][name]
-            moments = {
-                int(index): {key: value.clone() for key, value in saved[index].items()} for index in saved
-            }
-            optimiser.load_state_dict(
-                {"state": moments, "param_groups": optimiser.state_dict()["param_groups"]}
-            )
-        for name, generator in self._generators().items():
-            generator.set_state(state["generators"][name])
+        """Take up a state that `state` gave."""
+        take_up(state, self._modules(), self._optimisers(), self._generators())
 
 
 def _moved(sights: Sequence[Sight]) -> None:

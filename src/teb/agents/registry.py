@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from teb.agents.backbone import BackboneConfig, EncoderConfig, Pictures
 from teb.agents.compose import ComposedAgent, Composition, PixelComposition
+from teb.agents.drm import DrmAgent, DrmAgentConfig, DrmConfig
 from teb.agents.protocol import Agent, Runtime, Shapes
 from teb.agents.uniform import UniformAgent, UniformConfig
 from teb.explorers import REGISTRY
@@ -142,7 +143,18 @@ def _seen(
 
 
 _PAPER = "Liang et al. 2026, arXiv 2602.18724"
-_PRIVATE = {"latent_layout": "critic_trunk"}
+_PRIVATE: dict[str, Any] = {"latent_layout": "critic_trunk"}
+
+_DRM = AgentSpec(
+    "drqv2 that perturbs weights and explores by its actor's share of dormant units",
+    "Xu et al. 2024, arXiv 2310.19668",
+    {
+        "paper": DrmAgentConfig(PIXEL_BACKBONE, EncoderConfig(**_PRIVATE), DrmConfig()),
+        "cpu": DrmAgentConfig(CPU_PIXEL_BACKBONE, EncoderConfig(**CPU_ENCODER, **_PRIVATE), DrmConfig()),
+    },
+    DrmAgent,
+    {"official": {"backbone": {"n_step": 10}}},
+)
 
 PIXEL_AGENTS: dict[str, AgentSpec] = {
     "teb": _seen("teb", "bisim", "bisimulation metric: representation and bonus", _PAPER),
@@ -168,6 +180,7 @@ PIXEL_AGENTS: dict[str, AgentSpec] = {
         "Yarats et al. 2022, arXiv 2107.09645",
         _PRIVATE,
     ),
+    "drm": _DRM,
     "uniform": _UNIFORM,
 }
 PIXEL_AGENTS |= {name: _seen(name) for name in REGISTRY if name not in PIXEL_AGENTS}

@@ -5,6 +5,8 @@ The last layer of each is in float32: in bfloat16 values above 32 would come in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -85,8 +87,13 @@ class LatentTwinCritic(nn.Module):
         inputs: int,
         width: int,
         compute: torch.dtype = torch.float32,
+        before_relu: Callable[[int, int], nn.Module] | None = None,
     ) -> None:
-        """`inputs` is the width behind the trunk, skill and action included."""
+        """`inputs` is the width behind the trunk, skill and action included.
+
+        `before_relu` builds what stands between a hidden layer and its ReLU, from a width and how many heads lie side
+        by side; nothing does by default.
+        """
         super().__init__()
         self.trunk, self.features, self.compute = trunk, features, compute
         self.first = Linear(inputs, width, blocks=2)
@@ -94,13 +101,17 @@ class LatentTwinCritic(nn.Module):
         self.hidden2 = Linear(width, width)
         self.value1 = Linear(width, 1)
         self.value2 = Linear(width, 1)
+        self.before_first, self.before1, self.before2 = (
+            before_relu(width, heads) if before_relu else nn.Identity() for heads in (2, 1, 1)
+        )
 
     def forward(self, x: Tensor, action: Tensor) -> Tensor:
         """[B, F + K] and [B, A] -> both values, [B, 2], float32."""
         latent = through(self.trunk, x, self.features)
-        h = torch.relu(self.first(torch.cat([latent, action], -1)).to(self.compute))
+        h = torch.relu(self.before_first(self.first(torch.cat([latent, action], -1))).to(self.compute))
         h1, h2 = h.chunk(2, -1)
-        h1, h2 = torch.relu(self.hidden1(h1)).float(), torch.relu(self.hidden2(h2)).float()
+        h1, h2 = self.before1(self.hidden1(h1)), self.before2(self.hidden2(h2))
+        h1, h2 = torch.relu(h1).float(), torch.relu(h2).float()
         return torch.cat([self.value1(h1), self.value2(h2)], -1)
 
 
@@ -121,7 +132,9 @@ class _StraightThroughClamp(torch.autograd.Function):
         return grads[0], None
 
 
-def noisy_action(mean: Tensor, sigma: float, rng: torch.Generator, clip: float | None = None) -> Tensor:
+def noisy_action(
+    mean: Tensor, sigma: float | Tensor, rng: torch.Generator, clip: float | None = None
+) -> Tensor:
     """clamp(mean + clip(sigma xi, -c, c), +-(1 - 1e-6)) with an identity gradient (DrQ-v2's "truncated normal").
 
     The noise is clipped inside updates (c = 0.3) and not when acting; the gradient with respect to `mean` is 1 also

@@ -31,6 +31,7 @@ class Linear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, blocks: int = 1, init: Init = "orthogonal") -> None:
         super().__init__()
+        self.blocks = blocks
         self.weight = nn.Parameter(torch.empty(blocks * outputs, inputs))
         self.bias = nn.Parameter(torch.zeros(blocks * outputs))
         if init == "uniform":
@@ -43,6 +44,13 @@ class Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., blocks * outputs]."""
         return linear(x, self.weight, self.bias)
+
+    def fresh_weight(self, rng: torch.Generator) -> Tensor:
+        """A new orthogonal weight, each block by itself, drawn on the device of the layer."""
+        fresh = torch.empty_like(self.weight)
+        for block in fresh.chunk(self.blocks):
+            nn.init.orthogonal_(block, generator=rng)
+        return fresh
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
