@@ -1,7 +1,7 @@
 """Resolve pyproject.toml afresh and write lock.txt beside this file: `make lock`.
 
-The pins are the complete set for the extras `log`, `metaworld`, `cluster` and `dev`. Packages that torch itself pins exactly
-and that only its CUDA build needs are left out, so that one lock serves CPU and GPU machines alike.
+The pins are the complete set for the extras `log`, `metaworld`, `cluster` and `dev`. Packages that torch itself pins
+exactly and that only its CUDA build needs are left out, so that one lock serves CPU and GPU machines alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ EXTRAS = ("log", "metaworld", "cluster", "dev")
 UNPINNED = re.compile(r"pip|wheel|teb|triton|(?:nvidia|cuda)-.*")
 
 HEADER = """\
-# Every package of the core and of the extras `log`, `metaworld`, `cluster` and `dev`, for Python 3.11 to 3.13. From `make lock`.
+# Every package of the core and of the extras `log`, `metaworld`, `cluster` and `dev`, for Python 3.11 to 3.13.
+# From `make lock`.
 # torch's own CUDA packages are not listed: torch pins them itself where its build needs them.
 """
 
