@@ -22,7 +22,7 @@ from torch import Tensor
 
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, Paid
-from teb.agents.registry import REPRESENTED
+from teb.agents.registry import PIXEL_AGENTS, REPRESENTED
 from teb.explorers import REGISTRY
 from teb.nets.dynamics import ForwardInverse
 
@@ -107,6 +107,30 @@ def test_each_of_icm_s_errors_reaches_the_encoder_by_itself(
     assert all(bool(g.any()) for g in torch.autograd.grad(loss, agent.backbone.encoder_parameters()))
 
 
+@every_explorer
+def test_without_weight_and_gradient_the_backbone_is_the_plain_one_bit_for_bit(name: str) -> None:
+    closed = {"explorer_grad_to_encoder": False}
+    agent, plain = small_pixel_agent(name, encoder=closed), small_pixel_agent("eta0")
+    traits = agent.explorer.traits
+    if traits.skills.width or traits.critic or agent.representation or agent.sampling != plain.sampling:
+        return
+    agent.explorer.traits = traits._replace(eta=0.0)
+    for seed in range(2):
+        batch = batch_for(agent, seed)
+        agent.update(batch, seed)
+        plain.update(batch, seed)
+    assert not moved(plain.backbone.state_dict(), agent.backbone.state_dict())
+
+
+def test_one_seed_gives_every_agent_the_same_encoder() -> None:
+    first: Any = small_pixel_agent("drqv2").backbone.encoder
+    for name, spec in PIXEL_AGENTS.items():
+        if spec.build is not PIXEL_AGENTS["uniform"].build:
+            encoder: Any = small_pixel_agent(name).backbone.encoder
+            conv = encoder if name == "drqv2" else encoder[0]
+            assert not moved(first.state_dict(), conv.state_dict()), name
+
+
 # --- what is read and paid ------------------------------------------------------------------------------------------
 
 
@@ -154,6 +178,14 @@ def test_what_is_encoded_for_an_explorer_alone_is_read(name: str) -> None:
         for batch in (shown, shown._replace(window_obs=window))
     ]
     assert not torch.equal(*losses)
+
+
+@pytest.mark.parametrize(
+    ("changes", "beta"), [({}, 0.01), ({"variant": "port"}, 1.0), ({"variant": "port", "beta": 0.3}, 0.3)]
+)
+def test_lbs_weighs_the_divergence_as_its_authors_do_for_images(changes: dict[str, Any], beta: float) -> None:
+    explorer: Any = small_pixel_agent("lbs", explorer=changes).explorer
+    assert explorer.beta == beta
 
 
 # --- state ----------------------------------------------------------------------------------------------------------

@@ -91,6 +91,18 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
 
+def test_one_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
+    played = {}
+    for agent in ("drqv2", "teb", "icm", "cesd", "uniform"):
+        go_on(small_config(agent, steps=60), tmp_path / agent)
+        replay = learnt(tmp_path / agent)["replay"]
+        assert len(replay["action"]) == 60
+        played[agent] = replay["action"], np.asarray(replay["obs"])
+    for actions, frames in played.values():
+        assert np.array_equal(actions, played["drqv2"][0])
+        assert np.array_equal(frames, played["drqv2"][1])
+
+
 def kill_words(agent: str) -> list[str]:
     """A short run of narrow networks that writes a checkpoint whenever it can."""
     words = shlex.split(
