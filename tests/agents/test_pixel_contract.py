@@ -112,7 +112,12 @@ def test_without_weight_and_gradient_the_backbone_is_the_plain_one_bit_for_bit(n
     closed = {"explorer_grad_to_encoder": False}
     agent, plain = small_pixel_agent(name, encoder=closed), small_pixel_agent("eta0")
     traits = agent.explorer.traits
-    if traits.skills.width or traits.critic or agent.representation or agent.sampling != plain.sampling:
+    if (
+        traits.skills.width
+        or traits.critic
+        or agent.representation_optimiser
+        or agent.sampling != plain.sampling
+    ):
         return
     agent.explorer.traits = traits._replace(eta=0.0)
     for seed in range(2):
