@@ -74,7 +74,7 @@ def test_no_member_reads_the_skill() -> None:
     other = torch.cat([x[:, :OBS], x[:, OBS:].roll(1, 1)], 1)
     assert torch.equal(net(x, action, member), net(other, action, member))
     assert not torch.allclose(net(x, action), net(other, action))
-    assert net.trunk.linear.weight.shape == (WIDTH // 2, OBS + ACTION)
+    assert net.trunk.get_parameter("linear.weight").shape == (WIDTH // 2, OBS + ACTION)
 
 
 def test_a_member_learns_from_its_own_rows_alone_and_one_without_rows_not_at_all() -> None:
