@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
+from teb.agents import compose
 from teb.agents.backbone import BackboneConfig, EncoderConfig, Pictures
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, Runtime, Shapes, to_batch
@@ -111,3 +113,25 @@ def parameters(agent: Any) -> dict[str, Tensor]:
 def moved(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> set[str]:
     """Names of what differs."""
     return {name for name, value in before.items() if not torch.equal(value, after[name])}
+
+
+def parts_of(names: set[str]) -> set[str]:
+    """Which parts of an agent parameter names belong to."""
+    return {".".join(name.split(".")[: 2 if name.startswith("backbone") else 1]) for name in names}
+
+
+def steps_of(agent: ComposedAgent, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """What each optimiser step of an update moves."""
+    seen: list[set[str]] = []
+    descend = compose.descend
+
+    def spy(*arguments: Any) -> Any:
+        before = parameters(agent)
+        norm = descend(*arguments)
+        seen.append(moved(before, parameters(agent)))
+        return norm
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compose, "descend", spy)
+        agent.update(batch, 0)
+    return seen

@@ -21,9 +21,11 @@ from pixel_setup import (
     composed,
     moved,
     parameters,
+    parts_of,
     pixel_batch,
     small_learner,
     small_pixel_agent,
+    steps_of,
 )
 from torch import Tensor, nn
 
@@ -36,28 +38,6 @@ from teb.nets.augment import shift_offsets, shifted
 from teb.nets.encoder import ConvEncoder
 
 NO_SKILL = np.zeros(0, np.float32)
-
-
-def parts_of(names: set[str]) -> set[str]:
-    """Which parts of an agent parameter names belong to."""
-    return {".".join(name.split(".")[: 2 if name.startswith("backbone") else 1]) for name in names}
-
-
-def steps_of(agent: ComposedAgent, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """What each optimiser step of an update moves."""
-    seen: list[set[str]] = []
-    descend = compose.descend
-
-    def spy(*arguments: Any) -> Any:
-        before = parameters(agent)
-        norm = descend(*arguments)
-        seen.append(moved(before, parameters(agent)))
-        return norm
-
-    with monkeypatch.context() as patch:
-        patch.setattr(compose, "descend", spy)
-        agent.update(batch, 0)
-    return seen
 
 
 # --- every agent by name ------------------------------------------------------------------------------------------
@@ -395,14 +375,17 @@ def test_only_the_first_latent_carries_a_gradient_and_only_in_the_loss() -> None
     assert shown["loss"].obs.requires_grad
     assert all(not shown[call].window_obs.requires_grad for call in ("reward", "after"))
     assert not torch.equal(shown["loss"].obs, shown["reward"].obs), "the encoder moved, latents did not"
-    with torch.no_grad():
-        agent.backbone.zero_grad()
-    sight = agent.look(pixel_batch())
-    latents = sight.shown((0, -1), gradient=True)
-    later = latents.next_obs.sum()
-    if later.requires_grad:
-        later.backward()
-    assert all(p.grad is None or not bool(p.grad.any()) for p in agent.backbone.encoder.parameters())
+
+
+@pytest.mark.parametrize("layout", ["shared_trunk", "critic_trunk", "separate_head"])
+def test_no_later_latent_carries_a_gradient_into_whatever_makes_latents(layout: str) -> None:
+    agent = composed(latent_layout=layout)
+    shown = agent.look(pixel_batch()).shown(None, gradient=True)
+    known = agent.backbone.encoder_parameters()
+    gradients = [torch.autograd.grad(shown.window_obs[:, step].sum(), known, retain_graph=True, allow_unused=True)
+                 for step in range(4)]  # fmt: skip
+    reached = [any(g is not None and bool(g.any()) for g in found) for found in gradients]
+    assert reached == [True, False, False, False]
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,18 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from teb.nets.actor_critic import LatentTwinCritic
 from teb.nets.ensemble import EnsembleCritic
 from teb.nets.mlp import initialised_from
 
 K, OBS, ACTION, WIDTH, ROWS = 5, 3, 2, 12, 40
 
 
-def critic(seed: int = 0, compute: torch.dtype = torch.float32) -> EnsembleCritic:
+def critic(seed: int = 0, compute: torch.dtype = torch.float32, *, latents: bool = False) -> EnsembleCritic:
     with initialised_from(seed):
-        return EnsembleCritic(OBS, ACTION, K, WIDTH, compute)
+        return EnsembleCritic(OBS, ACTION, K, WIDTH, compute, latents=latents)
 
 
 def inputs(seed: int = 0, rows: int = ROWS) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,6 +34,9 @@ def dense(critic: EnsembleCritic, x: Tensor, action: Tensor, member: Tensor) -> 
     h = critic.trunk(torch.cat([x[:, :OBS], action], 1)).float()
     hidden = torch.einsum("bi,koi->kbo", h, critic.hidden_weight) + critic.hidden_bias.unsqueeze(1)
     halves = torch.relu(hidden).unflatten(2, (2, -1))
+    if critic.deeper_weight is not None and critic.deeper_bias is not None:
+        halves = torch.einsum("kbji,kjoi->kbjo", halves, critic.deeper_weight)
+        halves = torch.relu(halves + critic.deeper_bias.squeeze(2).unsqueeze(1))
     values = torch.einsum("kbjh,kjh->kbj", halves, critic.value_weight) + critic.value_bias.unsqueeze(1)
     mask = torch.eye(K)[member].T.unsqueeze(2)
     assert torch.equal(mask.sum(0), torch.ones(len(x), 1)), "each row has exactly one member"
@@ -44,9 +48,10 @@ def gradients(critic: EnsembleCritic, values: Tensor, action: Tensor) -> list[Te
     return list(torch.autograd.grad((values - target).square().mean(), [*critic.parameters(), action]))
 
 
+@pytest.mark.parametrize("latents", [False, True])
 @pytest.mark.parametrize("named", [True, False])
-def test_gathered_rows_equal_masked_ones_in_values_and_all_gradients(named: bool) -> None:
-    net, (x, action, member) = critic(), inputs()
+def test_gathered_rows_equal_masked_ones_in_values_and_all_gradients(named: bool, latents: bool) -> None:
+    net, (x, action, member) = critic(latents=latents), inputs()
     action.requires_grad_()
     chosen = member if named else x[:, OBS:].argmax(1)
     found = net(x, action, *((member,) if named else ()))
@@ -69,7 +74,7 @@ def test_no_member_reads_the_skill() -> None:
     other = torch.cat([x[:, :OBS], x[:, OBS:].roll(1, 1)], 1)
     assert torch.equal(net(x, action, member), net(other, action, member))
     assert not torch.allclose(net(x, action), net(other, action))
-    assert net.trunk.linear.weight.shape == (WIDTH // 2, OBS + ACTION)
+    assert net.trunk.get_parameter("linear.weight").shape == (WIDTH // 2, OBS + ACTION)
 
 
 def test_a_member_learns_from_its_own_rows_alone_and_one_without_rows_not_at_all() -> None:
@@ -129,6 +134,27 @@ def test_first_values_spread_over_members_as_the_initialisation_says(init: str, 
     with torch.no_grad():
         values = torch.stack([net(x, action, torch.full((64,), i)) for i in range(16)])
     assert float(values.std(0).mean()) == pytest.approx(spread, rel=0.25)
+
+
+def test_of_latents_one_member_is_the_twin_critic_of_pictures() -> None:
+    with initialised_from(0):
+        ensemble = EnsembleCritic(OBS, ACTION, 1, WIDTH, init="fan_in", latents=True)
+        twin = LatentTwinCritic(nn.Identity(), OBS, OBS + ACTION, WIDTH)
+    assert ensemble.deeper_weight is not None and ensemble.deeper_bias is not None
+    pairs = [
+        (ensemble.hidden_weight[0], twin.first.weight),
+        (ensemble.hidden_bias[0], twin.first.bias),
+        (ensemble.deeper_weight[0], torch.stack([twin.hidden1.weight, twin.hidden2.weight])),
+        (ensemble.deeper_bias[0].squeeze(1), torch.stack([twin.hidden1.bias, twin.hidden2.bias])),
+        (ensemble.value_weight[0], torch.cat([twin.value1.weight, twin.value2.weight])),
+        (ensemble.value_bias[0], torch.cat([twin.value1.bias, twin.value2.bias])),
+    ]
+    with torch.no_grad():
+        for mine, other in pairs:
+            mine.copy_(other)
+    x, action, _ = inputs()
+    x = torch.cat([x[:, :OBS], torch.ones(ROWS, 1)], 1)
+    assert torch.allclose(ensemble(x, action), twin(x[:, :OBS], action), atol=1e-6)
 
 
 def test_losses_are_means_over_members_too() -> None:

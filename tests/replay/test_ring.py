@@ -62,6 +62,16 @@ def test_reward_and_discount_of_an_episode_cut_by_its_time_limit() -> None:
     np.testing.assert_array_equal(batch.next_obs, batch.obs + [0, 3])
 
 
+@pytest.mark.parametrize(("gamma", "discount"), [(0.97, 0.912673), (0.99, 0.970299)])
+def test_a_window_of_the_paper_computed_by_hand(gamma: float, discount: float) -> None:
+    replay = one_dimensional([[(reward, False) for reward in (1.0, 2.0, 3.0, 4.0)]])
+    batch = replay.sample(50, 3, 3, gamma, np.random.default_rng(0))
+    first = batch.obs[:, 1] == 0
+    np.testing.assert_allclose(batch.discount, discount, rtol=1e-6)
+    np.testing.assert_allclose(batch.reward[first, 0], 1 + 2 * gamma + 3 * gamma**2, rtol=1e-6)
+    np.testing.assert_allclose(batch.reward[~first, 0], 2 + 3 * gamma + 4 * gamma**2, rtol=1e-6)
+
+
 def test_rewards_and_discount_stop_at_a_terminal_step_inside_the_window() -> None:
     replay = one_dimensional([[(1.0, False), (2.0, True), (4.0, False), (8.0, False)]])
     batch = replay.sample(64, 3, 4, 0.5, np.random.default_rng(0))

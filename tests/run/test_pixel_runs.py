@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from small_runs import (
+    SHRUNK,
     assert_same_run,
     differences,
     go_on,
@@ -25,7 +26,8 @@ from small_runs import (
     shrunk,
 )
 
-from teb.config import Config, default_config, updated
+from teb.agents.registry import PIXEL_AGENTS
+from teb.config import Config, default_config, flat, to_json, updated
 from teb.replay.saved import Pieces
 from teb.run import checkpoint, session
 from teb.run.evaluate import evaluate
@@ -71,6 +73,9 @@ def small_config(
         ("teb-env-metric", "default", {}),
         ("drqv2", "default", {}),
         ("drm", "default", {"drm": {"perturb_every": 48}, "backbone": {"noise": "linear(1.0,0.1,20)"}}),
+        ("icm", "default", {"mixing": {"calibrate_updates": 6}}),
+        ("cesd+rep", "default", {}),
+        ("protorl", "default", {}),
         ("uniform", "default", {}),
     ],
 )
@@ -87,28 +92,51 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
 
-def test_a_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
-    names = ("drqv2", "drm", "teb", "uniform")
-    for name in names:
-        go_on(small_config(name, steps=70), tmp_path / name)
-    first, *others = (latest(tmp_path / name).state["run"]["replay"] for name in names)
-    for other in others:
-        assert np.array_equal(first["action"][:60], other["action"][:60])
-    assert not np.array_equal(first["action"], others[-1]["action"])
+def test_one_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
+    played = {}
+    for agent in ("drqv2", "drm", "teb", "icm", "cesd", "uniform"):
+        go_on(small_config(agent, steps=60), tmp_path / agent)
+        replay = learnt(tmp_path / agent)["replay"]
+        assert len(replay["action"]) == 60
+        played[agent] = replay["action"], np.asarray(replay["obs"])
+    for actions, frames in played.values():
+        assert np.array_equal(actions, played["drqv2"][0])
+        assert np.array_equal(frames, played["drqv2"][1])
 
 
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def kill_words(agent: str) -> list[str]:
+    """A short run of narrow networks that writes a checkpoint whenever it can."""
     words = shlex.split(
-        f"train {PROBE} teb --steps 240 --seed-steps 60 --uniform-steps 40 --log-every 20 --eval-every 0 --width 16 "
-        "--update-every 8 --batch-size 8 --channels 4 --pred-hidden 16 --checkpoint-seconds 0.05 --precision fp32 "
-        "--threads 1"
+        f"train {PROBE} {agent} --steps 240 --seed-steps 60 --uniform-steps 40 --log-every 20 --eval-every 0 "
+        "--update-every 8 --checkpoint-seconds 0.05 --precision fp32 --threads 1"
     )
-    folder = tmp_path / "cut"
+    known = {path.rpartition(".")[2] for path, _ in flat(to_json(default_config(PROBE, agent))["learner"])}
+    narrow = {**SHRUNK, "channels": 4, "latent_dim": 8}
+    options = [(name, value) for name, value in narrow.items() if name in known]
+    return [
+        *words,
+        *(word for name, value in options for word in (f"--{name.replace('_', '-')}", str(value))),
+    ]
+
+
+QUICK = ("teb", "icm+rep")
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in PIXEL_AGENTS
+        if name != "uniform"  # it ends before it can be killed
+    ],
+)
+def test_a_killed_run_goes_on_bit_for_bit(agent: str, tmp_path: Path) -> None:
+    words, folder = kill_words(agent), tmp_path / "cut"
     command = [sys.executable, "-m", "teb", *words, "--out", str(folder)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 90
     while newest_step(folder) < 90 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+        time.sleep(0.005)
     process.kill()
     process.wait()
     assert 90 <= newest_step(folder) < 240

@@ -33,6 +33,7 @@ from small_runs import (
 )
 
 from teb.agents.registry import AGENTS
+from teb.config import updated
 from teb.run import checkpoint
 from teb.run.checkpoint import CheckpointError
 from teb.run.record import append_once
@@ -79,6 +80,19 @@ def test_there_is_no_bad_moment_to_stop(why: str, step: int, tmp_path: Path) -> 
     go_on(config, tmp_path / "cut", step)
     go_on(config, tmp_path / "cut")
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_a_bonus_without_weight_covers_a_maze_as_no_bonus_does(tmp_path: Path) -> None:
+    plain, weightless = small_config("eta0"), small_config("teb")
+    weightless = dataclasses.replace(
+        weightless, learner=updated(weightless.learner, {"explorer": {"eta": 0.0}})
+    )
+    for name, config in (("plain", plain), ("weightless", weightless)):
+        go_on(config, tmp_path / name)
+        assert not np.any(learnt(tmp_path / name)["replay"]["reward"])
+    one, other = (read_record(tmp_path / name) for name in ("plain", "weightless"))
+    assert one["map"] == other["map"]
+    assert one["final"]["coverage"] == other["final"]["coverage"] > 0
 
 
 def test_rows_written_after_the_last_checkpoint_are_written_once(tmp_path: Path) -> None:

@@ -86,6 +86,8 @@ class EncoderConfig:
     """Adam's learning rate for encoder and latent (paper table 3)."""
     critic_grad_to_encoder: bool = True
     """Whether the critic's loss trains the encoder as well (A-8)."""
+    explorer_grad_to_encoder: bool | None = None
+    """Whether the explorer's own loss does, through o_t; None is what that explorer declares (URLB)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.backbone import Backbone, BackboneConfig, EncoderConfig, Pictures
+from teb.agents.mixing import Calibration, MixingConfig
 from teb.agents.protocol import (
     Batch,
     Explorer,
@@ -53,6 +54,8 @@ class PixelComposition:
     """The representation's own `Config`."""
     explorer: Any
     """The explorer's own `Config`."""
+    mixing: MixingConfig = MixingConfig()
+    """How the bonus stands beside the task's reward."""
 
 
 class ComposedAgent:
@@ -66,6 +69,7 @@ class ComposedAgent:
         runtime: Runtime,
         pictures: Pictures | None = None,
         build_representation: Callable[..., Any] | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         """`build_explorer(shapes, gamma=..., n_step=..., compute=...)` makes the explorer, the other one alike.
 
@@ -108,12 +112,20 @@ class ComposedAgent:
             self._adam([{"params": seen, "lr": pictures.config.encoder_lr}]) if pictures else None
         )
         self.critic_trains_encoder = pictures is not None and pictures.config.critic_grad_to_encoder
+        self.explorer_trains_encoder = pictures is not None and self._explorer_trains(pictures.config)
+        self.calibration = calibration.to(self.device) if calibration else None
         self.acting = torch_generator(runtime.seed, "acting")
         self.learning = torch_generator(runtime.seed, "learning", device=self.device)
         self.exploring = torch_generator(runtime.seed, "exploring", device=self.device)
         if pictures:
             self.shifting = torch_generator(runtime.seed, "shifting", device=self.device)
             self.representing = torch_generator(runtime.seed, "representing", device=self.device)
+
+    def _explorer_trains(self, seeing: EncoderConfig) -> bool:
+        wanted = seeing.explorer_grad_to_encoder
+        if wanted and self.explorer_optimiser is None:
+            raise ValueError("explorer_grad_to_encoder: this explorer has no loss of its own, got True")
+        return self.explorer.traits.trains_encoder if wanted is None else wanted
 
     def _adam(self, groups: list[dict[str, Any]]) -> torch.optim.Adam:
         return torch.optim.Adam(groups, fused=True)
@@ -147,16 +159,18 @@ class ComposedAgent:
         sight = sights[-1]
         pull = self._represent(sights, metrics)
         paid = self.pay(self._shown(sight)) if traits.pays_first else None
-        for each in sights if self.explorer_optimiser else ():
-            shown = self._shown(each, gradient=traits.trains_encoder)
-            loss, learnt = self.explorer.loss(self._cut(shown), self.policy, self.exploring)
-            self._descend_explorer(loss)
-            if traits.trains_encoder:
-                _moved(sights)
-            metrics |= learnt | {"explorer_loss": loss.detach()}
+        if optimiser := self.explorer_optimiser:
+            through = self.explorer_trains_encoder
+            for each in sights:
+                shown = self._shown(each, gradient=through)
+                loss, learnt = self.explorer.loss(self._cut(shown), self.policy, self.exploring)
+                self._descend(loss, optimiser, through, traits.grad_clip)
+                if through:
+                    _moved(sights)
+                metrics |= learnt | {"explorer_loss": loss.detach()}
         shown = self._shown(sight)
         paid = paid or self.pay(shown)
-        reward = config.task_reward * sight.batch.reward + traits.eta * paid.bonus
+        reward = config.task_reward * sight.batch.reward + traits.eta * self._calibrated(paid.bonus, metrics)
 
         learnt_from = sight.learnt_from(through_encoder=self.critic_trains_encoder)
         critic_loss, critic_metrics = self.backbone.critic_loss(
@@ -177,6 +191,12 @@ class ComposedAgent:
         if self.representation:
             self.representation.after_step()
         return metrics | paid.metrics | critic_metrics | actor_metrics
+
+    def _calibrated(self, bonus: Tensor, metrics: Metrics) -> Tensor:
+        if self.calibration is None:
+            return bonus
+        metrics["bonus_factor"] = self.calibration.factor(bonus)
+        return metrics["bonus_factor"] * bonus
 
     def _represent(self, sights: Sequence[Sight], metrics: Metrics) -> Tensor | None:
         """The representation's step. A joint one leaves to the critic's step what pulls at the latents, [B, D]."""
@@ -219,11 +239,6 @@ class ComposedAgent:
         """The windows as the explorer takes them: whole, or each step by itself."""
         return one_step_windows(shown, self.backbone.config.gamma) if self.explorer.traits.per_step else shown
 
-    def _descend_explorer(self, loss: Tensor) -> None:
-        assert self.explorer_optimiser is not None, "an explorer without parameters has no loss"
-        traits = self.explorer.traits
-        self._descend(loss, self.explorer_optimiser, traits.trains_encoder, traits.grad_clip)
-
     def _descend(
         self,
         loss: Tensor,
@@ -241,6 +256,7 @@ class ComposedAgent:
             "backbone": self.backbone,
             "explorer": self.explorer,
             "representation": self.representation,
+            "calibration": self.calibration,
         }
         return {name: module for name, module in named.items() if module is not None}  # pyright: ignore[reportReturnType]
 

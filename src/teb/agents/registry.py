@@ -16,6 +16,7 @@ from typing import Any, Literal
 from teb.agents.backbone import BackboneConfig, EncoderConfig, Pictures
 from teb.agents.compose import ComposedAgent, Composition, PixelComposition
 from teb.agents.drm import DrmAgent, DrmAgentConfig, DrmConfig
+from teb.agents.mixing import MixingConfig
 from teb.agents.protocol import Agent, Runtime, Shapes
 from teb.agents.uniform import UniformAgent, UniformConfig
 from teb.explorers import REGISTRY
@@ -98,6 +99,7 @@ def _compose_pixels(
         runtime,
         Pictures(config.encoder, image),
         partial(representation.build, config.representation),
+        config.mixing.calibration(),
     )
 
 
@@ -112,16 +114,18 @@ def _seen(
     """An explorer beside a representation; `encoder` and `changes` are fields of encoder and representation."""
     bonus, shaping = REGISTRY[explorer], REPRESENTATIONS[representation]
     lends = representation != "none" and bonus.borrowing is not None
-    first: Any = bonus.borrowing if lends else bonus.config
+    first: Any = bonus.borrowing if lends else bonus.pixels or bonus.config
+    mixing = MixingConfig(bonus.calibrate_updates)
     cpu = bonus.borrowing_cpu if lends else bonus.cpu
     learnt = replace(shaping.config, **changes)
     presets = {
-        "paper": PixelComposition(PIXEL_BACKBONE, EncoderConfig(**encoder), learnt, first),
+        "paper": PixelComposition(PIXEL_BACKBONE, EncoderConfig(**encoder), learnt, first, mixing),
         "cpu": PixelComposition(
             CPU_PIXEL_BACKBONE,
             EncoderConfig(**{**CPU_ENCODER, **encoder}),
             replace(learnt, **shaping.cpu),
             replace(first, **cpu),
+            mixing,
         ),
     }
     own = bonus.borrowing_readings if lends else bonus.readings

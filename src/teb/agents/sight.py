@@ -68,7 +68,7 @@ class Sight:
             return self.batch
         steps = {*range(self.end + 1)} if reads is None else {step % (self.end + 1) for step in reads}
         with torch.set_grad_enabled(gradient):
-            known = {step: self.backbone.latent(self.features(step)) for step in sorted(steps)}
+            known = {step: self._latent(step) for step in sorted(steps)}
         size, width = len(self.batch.reward), self.backbone.pictures.config.latent_dim
         nothing = self.batch.reward.new_full((size, width), torch.nan)
         window = torch.stack([known.get(step, nothing) for step in range(self.end + 1)], 1)
@@ -80,6 +80,11 @@ class Sight:
             window_obs=window,
             first_obs=self._first() if known else nothing[:1],
         )
+
+    def _latent(self, step: int) -> Tensor:
+        """The latent of one step, [B, D]; a trunk that features still run through carries none but o_t's gradient."""
+        latent = self.backbone.latent(self.features(step))
+        return latent if step == 0 else latent.detach()
 
     @torch.no_grad()
     def _first(self) -> Tensor:

@@ -65,9 +65,9 @@ class Apt(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
-        self.moments = RunningMoments()
         learned = config.rep == "learned"
+        self.traits = Traits(eta=config.eta, trains_encoder=learned).shown(config.nstep_mode)
+        self.moments = RunningMoments()
         # The representation stays in float32: differences between its rows are the bonus.
         self.trunk = Trunk(shapes.obs, config.rep_width) if learned else nn.Identity()
         self.models = (
@@ -115,4 +115,5 @@ APT = Entry(
     AptConfig(),
     Apt,
     {"hidden": 256, "rep_width": 128, "model_lr": 4e-4},
+    calibrate_updates=1000,
 )

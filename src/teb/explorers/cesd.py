@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,7 @@ from teb.nets.particles import ParticleEntropy, Unit
 class CesdConfig:
     """Skills, clusters, bonus, and what the released code does that may not have been meant (`official`)."""
 
+    latents: ClassVar[bool] = False
     eta: float = 1.0
     """Weight of the bonus (CeSD)."""
     skills: int = 16
@@ -79,6 +80,13 @@ class CesdConfig:
             in_range(name, getattr(self, name), 0.0, 1e6)
 
 
+@dataclass(frozen=True)
+class PixelCesdConfig(CesdConfig):
+    """The same, for latents of pictures: the critic's members have DrQ-v2's shape behind the latent."""
+
+    latents: ClassVar[bool] = True
+
+
 class Parts(NamedTuple):
     """The two parts of the bonus, and the sizes of the clusters."""
 
@@ -107,7 +115,7 @@ class Cesd(nn.Module):
         self.traits = Traits(
             eta=config.eta,
             skills=Skills(config.skills, "one-hot", config.skill_period),
-            critic=partial(ensemble_critic, config.head_init),
+            critic=partial(ensemble_critic, config.head_init, config.latents),
         )
         self.contrast = SkillContrast(shapes.obs, config.skills, config.hidden, compute)
         self.prototypes = nn.Parameter(nn.init.orthogonal_(torch.empty(config.skills, config.skills)))
@@ -202,9 +210,11 @@ def scores(embedded: Tensor, prototypes: Tensor) -> Tensor:
     return F.normalize(embedded, dim=1) @ prototypes.T
 
 
-def ensemble_critic(init: HeadInit, shapes: Shapes, width: int, compute: torch.dtype) -> EnsembleCritic:
+def ensemble_critic(
+    init: HeadInit, latents: bool, shapes: Shapes, width: int, compute: torch.dtype
+) -> EnsembleCritic:
     """A twin critic for each skill."""
-    return EnsembleCritic(shapes.obs, shapes.action, shapes.skill, width, compute, init)
+    return EnsembleCritic(shapes.obs, shapes.action, shapes.skill, width, compute, init, latents=latents)
 
 
 CESD = Entry(
@@ -213,4 +223,6 @@ CESD = Entry(
     CesdConfig(),
     Cesd,
     {"hidden": 256, "contrast_lr": 4e-4, "prototype_lr": 4e-4},
+    pixels=PixelCesdConfig(),
+    calibrate_updates=100,
 )

@@ -60,7 +60,7 @@ class Disagreement(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
+        self.traits = Traits(eta=config.eta, trains_encoder=True).shown(config.nstep_mode)
         inputs = shapes.obs + shapes.action
         self.members = nn.ModuleList(
             Mlp(inputs, config.hidden, shapes.obs, layer=partial(Linear, init=config.init))
@@ -101,4 +101,5 @@ DISAGREEMENT = Entry(
     DisagreementConfig(),
     Disagreement,
     {"hidden": 256, "model_lr": 4e-4},
+    calibrate_updates=1000,
 )

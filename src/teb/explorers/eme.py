@@ -194,5 +194,6 @@ EME = Entry(
     EmeConfig(),
     Eme,
     {"pred_hidden": 128, "ensemble_hidden": 64, "model_lr": 4e-4},
+    calibrate_updates=1000,
     own_metric=True,
 )

@@ -21,6 +21,10 @@ class Entry:
     """Fields that the `cpu` preset changes: smaller networks, larger learning rates."""
     readings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Named sets of fields: ways to read a paper that leaves a choice."""
+    pixels: Any = None
+    """Configuration where pictures are seen; None if it is the same."""
+    calibrate_updates: int = 0
+    """From pixels, over how many first updates the bonus is brought to a size; 0 for a bonus that keeps its own."""
     own_metric: bool = False
     """Whether it learns a metric of its own that it neither lends nor borrows; it then stands beside no other."""
     borrowing: Any = None

@@ -55,7 +55,7 @@ class Icm(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
+        self.traits = Traits(eta=config.eta, trains_encoder=True).shown(config.nstep_mode)
         self.models = ForwardInverse(shapes.obs, shapes.action, config.hidden)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -87,4 +87,5 @@ ICM = Entry(
     IcmConfig(),
     Icm,
     {"hidden": 256, "model_lr": 4e-4},
+    calibrate_updates=1000,
 )

@@ -7,7 +7,7 @@ There is no official form for this backbone. `vae` follows the paper; `port` is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,7 @@ from teb.nets.mlp import Joined, Linear, Mlp
 class LbsConfig:
     """Beliefs, decoder and what is paid."""
 
+    vae_beta: ClassVar[float] = 0.1
     eta: float = 1.0
     """Weight of the bonus (Ying et al. 2024)."""
     nstep_mode: NStepMode = "window"
@@ -57,6 +58,15 @@ class LbsConfig:
             in_range("beta", self.beta, 0.0, 1e6)
         if self.latent is not None:
             positive("latent", self.latent)
+
+
+@dataclass(frozen=True)
+class PixelLbsConfig(LbsConfig):
+    """The same, for latents of pictures."""
+
+    vae_beta: ClassVar[float] = 0.01
+    beta: float | None = None
+    """Weight of the divergence in the loss; None means 0.01 for vae (Mazzaglia et al. 2022, images), 1 for port."""
 
 
 class Seen(NamedTuple):
@@ -162,7 +172,7 @@ class Lbs(nn.Module):
         self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
         self.beliefs: VaeBeliefs | PortBeliefs
         if config.variant == "vae":
-            latent, beta = config.latent or shapes.obs, 0.1
+            latent, beta = config.latent or shapes.obs, config.vae_beta
             self.beliefs = VaeBeliefs(shapes, config.hidden, latent, config.sigma_floor, compute)
         else:
             latent, beta = config.latent or config.hidden, 1.0
@@ -211,4 +221,6 @@ LBS = Entry(
     Lbs,
     {"hidden": 256, "model_lr": 4e-4},
     {"port": {"variant": "port"}},
+    pixels=PixelLbsConfig(),
+    calibrate_updates=1000,
 )

@@ -86,7 +86,7 @@ class ProtoRl(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
+        self.traits = Traits(eta=config.eta, trains_encoder=True).shown(config.nstep_mode)
         self.embed = Linear(shapes.obs, config.embedding)
         self.project = Mlp(config.embedding, config.proj_hidden, config.embedding)
         self.prototypes = nn.Parameter(nn.init.orthogonal_(torch.empty(config.prototypes, config.embedding)))
@@ -143,4 +143,5 @@ PROTORL = Entry(
     ProtoRlConfig(),
     ProtoRl,
     {"proj_hidden": 128, "prototypes": 128, "queue": 512, "model_lr": 4e-4},
+    calibrate_updates=1000,
 )

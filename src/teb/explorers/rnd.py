@@ -114,4 +114,5 @@ RND = Entry(
     RndConfig(),
     Rnd,
     {"hidden": 256, "features": 128, "model_lr": 4e-4},
+    calibrate_updates=1000,
 )
