@@ -25,6 +25,7 @@ from small_runs import (
     shrunk,
 )
 
+from teb.agents.registry import PIXEL_AGENTS
 from teb.config import Config, default_config, updated
 from teb.replay.saved import Pieces
 from teb.run import checkpoint, session
@@ -71,6 +72,11 @@ def small_config(
         ("teb-env-metric", "default", {}),
         ("drqv2", "default", {}),
         ("drm", "default", {"drm": {"perturb_every": 48}, "backbone": {"noise": "linear(1.0,0.1,20)"}}),
+        *(
+            (name, reading, {})
+            for name in ("rap", "dbc", "mico")
+            for reading in ("default", *PIXEL_AGENTS[name].readings)
+        ),
         ("uniform", "default", {}),
     ],
 )
@@ -115,6 +121,16 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert run_words(words, folder) == 0
     assert run_words(words, tmp_path / "whole") == 0
     assert_same_run(folder, tmp_path / "whole")
+
+
+def test_every_agent_starts_with_the_same_random_actions(tmp_path: Path) -> None:
+    for agent in ("uniform", "drqv2", "teb", "rap", "dbc", "mico"):
+        go_on(small_config(agent, steps=58), tmp_path / agent)
+    actions = {
+        agent: learnt(tmp_path / agent)["replay"]["action"].tobytes()
+        for agent in ("drqv2", "teb", "rap", "dbc", "mico")
+    }
+    assert len(set(actions.values())) == 1
 
 
 # --- evaluation -----------------------------------------------------------------------------------------------------

@@ -44,9 +44,9 @@ def pairwise_diffuse_distance(x: Tensor, y: Tensor, share: float, beta: float) -
 
 
 def capped(x: Tensor, radius: float) -> Tensor:
-    """x / max(1, ||x||_2 / M), [..., D] -> [..., D]: itself within the ball of radius M, on its rim from outside.
+    """Vectors moved into the ball of radius M: x / max(1, ||x||_2 / M), [..., D] -> [..., D].
 
-    (Kemertas & Aumentado-Armstrong 2021.)
+    Those within stay what they are (Kemertas & Aumentado-Armstrong 2021).
     """
     return x / (safe_norm(x) / radius).clamp(min=1.0)
 
