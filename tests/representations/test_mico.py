@@ -19,7 +19,7 @@ def mico(gamma: float = GAMMA, **changes: Any) -> Mico:
 
 def u(x: np.ndarray, y: np.ndarray, beta: float) -> float:
     cosine = np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1, 1)
-    return 0.5 * (x @ x + y @ y) + beta * float(np.arccos(cosine))
+    return float(0.5 * (x @ x + y @ y) + beta * np.arccos(cosine))
 
 
 def test_the_loss_is_that_of_loops_over_all_pairs() -> None:

@@ -37,9 +37,9 @@ class TransitionModel(nn.Sequential):
         super().__init__(*hidden_mlp(latent_dim + action_dim, hidden, latent_dim * (1 + gaussian)))
         self.gaussian, self.sigma_range = gaussian, sigma_range
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Tensor) -> tuple[Tensor, Tensor]:
         """Latent and action side by side, [B, D + A]."""
-        said = super().forward(inputs)
+        said = super().forward(input)
         if not self.gaussian:
             return said, torch.zeros_like(said)
         mean, raw = said.chunk(2, -1)
@@ -102,17 +102,11 @@ class LatentDynamics(nn.Module):
         return loss, said, metrics
 
 
-class InverseDynamics(nn.Sequential):
-    """g(z, z') -> the action between them, through layers of 256 and 128 (Kemertas & Aumentado-Armstrong 2021)."""
-
-    def __init__(self, latent_dim: int, action_dim: int) -> None:
-        super().__init__(
-            Linear(2 * latent_dim, 256), nn.ELU(), Linear(256, 128), nn.ELU(), Linear(128, action_dim)
-        )
-
-    def forward(self, latent: Tensor, next_latent: Tensor) -> Tensor:
-        """[B, D] twice -> [B, A]."""
-        return super().forward(torch.cat([latent, next_latent], -1))
+def inverse_dynamics(latent_dim: int, action_dim: int) -> nn.Sequential:
+    """g: latent and next latent side by side -> the action between them (Kemertas & Aumentado-Armstrong 2021)."""
+    return nn.Sequential(
+        Linear(2 * latent_dim, 256), nn.ELU(), Linear(256, 128), nn.ELU(), Linear(128, action_dim)
+    )
 
 
 class Prediction(NamedTuple):

@@ -14,7 +14,7 @@ from teb.checks import in_range, positive
 from teb.explorers.entry import Entry
 from teb.maths.bisimulation import metric_target, pair_indices, w2_per_dimension
 from teb.maths.distances import capped, huber, latent_distance
-from teb.nets.metric import InverseDynamics, LatentDynamics
+from teb.nets.metric import LatentDynamics, inverse_dynamics
 from teb.representations.regression import DynamicsConfig, Learnt, Regressed, Regression
 
 
@@ -82,7 +82,7 @@ class Dbc(Regression):
             reward_decoder=config.reward_decoder,
             radius=self.radius,
         )
-        self.inverse = InverseDynamics(shapes.obs, shapes.action) if config.inverse_weight else None
+        self.inverse = inverse_dynamics(shapes.obs, shapes.action) if config.inverse_weight else None
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Transition model and reward decoder; inverse dynamics with a rate and a decay of their own."""
@@ -101,7 +101,8 @@ class Dbc(Regression):
         dynamics, said, metrics = self.dynamics.loss(latent, batch.action, following, reward, rng)
         loss = config.lambda_p * dynamics
         if self.inverse is not None:
-            inverse = (batch.action - self.inverse(latent, following)).abs().mean()
+            said_action = self.inverse(torch.cat([latent, following], -1))
+            inverse = (batch.action - said_action).abs().mean()
             loss = loss + config.inverse_weight * inverse
             metrics["inverse_error"] = inverse.detach()
         return Learnt(loss, (reward, *said), metrics)
@@ -114,12 +115,12 @@ class Dbc(Regression):
         i, j = pair_indices(latent.shape[0], config.pairing, rng, latent.device)
         second = latent[j].detach() if config.detach_second else latent[j]
         reward, mean, spread = said
-        gap, by_dimension = reward[i] - reward[j], config.latent_dist == "huber"
+        gap = reward[i] - reward[j]
         if config.next_dist == "huber":
             following = huber(mean[i] - mean[j]) + huber(spread[i] - spread[j])
         else:
             following = w2_per_dimension(mean[i], spread[i], mean[j], spread[j])
-        if by_dimension:
+        if config.latent_dist == "huber":
             distance = huber(latent[i] - second)
             gap = huber(gap).expand_as(distance)
         else:
