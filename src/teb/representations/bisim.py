@@ -179,7 +179,7 @@ class Bisim(Regression):
             target = self.target(said, batch.rewards, pairs, rng)
         i, j = pairs
         second = latent[j].detach() if config.detach_second else latent[j]
-        return Regressed(latent_distance(latent[i], second, config.latent_dist), target)
+        return Regressed(latent_distance(latent[i], second, config.latent_dist), target, {})
 
     def models_loss(self, batch: Batch, rng: torch.Generator) -> Learnt:
         """lambda_r L_rew + lambda_p L_dyn, each with or without gradient into z_t; and what was predicted."""

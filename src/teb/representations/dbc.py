@@ -126,7 +126,7 @@ class Dbc(Regression):
         else:
             distance = latent_distance(latent[i], second, config.latent_dist)
             gap, following = gap.abs().squeeze(1), torch.linalg.vector_norm(following, dim=-1)
-        return Regressed(distance, metric_target(gap, following, config.c_r, self.c_t))
+        return Regressed(distance, metric_target(gap, following, config.c_r, self.c_t), {})
 
 
 PUBLISHED: dict[str, Any] = {"latent_dist": "l1"}

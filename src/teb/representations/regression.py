@@ -31,7 +31,7 @@ class Regressed(NamedTuple):
     """Between latents, with gradient."""
     target: Tensor
     """What it should be, without."""
-    metrics: Metrics = {}  # noqa: RUF012
+    metrics: Metrics
     sides: tuple[Tensor, Tensor] | None = None
     """What the loss compares, if not distance and target themselves."""
 
