@@ -24,7 +24,8 @@ def u(x: np.ndarray, y: np.ndarray, beta: float) -> float:
 
 def test_the_loss_is_that_of_loops_over_all_pairs() -> None:
     batch = latents()
-    batch = batch._replace(reward=torch.randn(B, 1, generator=generator(2)))
+    ahead = batch.obs.detach() + 0.3 * torch.randn(B, D, generator=generator(4))  # of the slow encoder
+    batch = batch._replace(obs=ahead.requires_grad_(), reward=torch.randn(B, 1, generator=generator(2)))
     model = mico(mico_weight=0.2, beta=0.3)
     loss, metrics = model.loss(batch, policy, generator())
     online, window = batch.obs.detach().double().numpy(), batch.window_obs.double().numpy()
