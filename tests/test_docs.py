@@ -37,6 +37,7 @@ from teb.cli import (
 )
 from teb.config import default_config, to_json
 from teb.explorers.teb import TebConfig
+from teb.representations import REPRESENTATIONS
 from teb.representations.bisim import BisimConfig
 from teb.studies import STUDIES
 from teb.studies.command import StudyOptions, chosen
@@ -49,6 +50,9 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"(?<![\w<-])--[a-z][\w-]*")
+SHAPED = ("rap", "dbc", "mico")
+"""Agents that are a representation and no bonus."""
+
 HEADINGS = ["Overview", "Usage", "Logged metrics", "Details and known differences", "Results"]
 
 PARSERS: dict[str, type[Any]] = {
@@ -127,7 +131,7 @@ def known_options() -> frozenset[str]:
     asked = [[name, "--help"] for name in COMMANDS]
     asked.extend(["train", env, "uniform", "--help"] for env in ("gym/Pendulum-v1", "metaworld/box-close"))
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
-    asked.extend(["train", "probe/near", agent, "--help"] for agent in ("teb", "drm"))
+    asked.extend(["train", "probe/near", agent, "--help"] for agent in ("teb", "drm", *SHAPED))
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):
@@ -149,12 +153,27 @@ def test_unknown_options_would_be_found() -> None:
 # --- algorithms -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", [*AGENTS, "drqv2", "drm"])
+@pytest.mark.parametrize("agent", [*AGENTS, "drqv2", "drm", *SHAPED])
 def test_every_agent_has_a_page_with_the_five_headings(agent: str) -> None:
     page = DOCS / "algorithms" / f"{agent}.md"
     found = re.findall(r"^(#+) (.*)$", FENCE.sub("", text_of(page)), re.MULTILINE)
     assert found == [("#", agent), *(("##", heading) for heading in HEADINGS)]
     assert any(shlex.split(line)[3:4] == [agent] for name, line in COMMAND_LINES if name == named(page))
+
+
+@pytest.mark.parametrize("agent", SHAPED)
+def test_every_option_and_reading_of_a_representation_is_on_its_page(agent: str) -> None:
+    text, entry = text_of(DOCS / "algorithms" / f"{agent}.md"), REPRESENTATIONS[agent]
+    stated = {
+        row[0].strip("`-").replace("-", "_"): row[1] for row in rows(DOCS / "algorithms" / f"{agent}.md", 4)
+    }
+    for field in dataclasses.fields(entry.config):
+        value = getattr(entry.config, field.name)
+        said = (
+            "gamma" if field.name == "c_t" else f"{value:g}" if type(value) in (int, float) else f"`{value}`"
+        )
+        assert stated.get(field.name) == said, field.name
+    assert all(f"--reading {reading}" in text for reading in entry.readings)
 
 
 CONFIGS = TebConfig(), BisimConfig(), EncoderConfig()

@@ -39,7 +39,7 @@ RULES = (
          "agents.protocol explorers.entry nets.* maths.* checks seeding"),
     Rule("representations", "",                         "representations.* explorers.entry"),
     Rule("representations.*", "torch numpy",
-         "agents.protocol explorers.entry nets.* maths.* checks"),
+         "agents.protocol explorers.entry representations.regression nets.* maths.* checks"),
     Rule("agents",          "",                         ""),
     Rule("agents.registry", "torch numpy",
          "agents.* explorers explorers.entry representations nets.* checks seeding"),

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import Batch, Paid
-from teb.agents.registry import PIXEL_AGENTS, REPRESENTED
+from teb.agents.registry import REPRESENTED
 from teb.explorers import REGISTRY
 from teb.nets.dynamics import ForwardInverse
 from teb.nets.encoder import ConvEncoder

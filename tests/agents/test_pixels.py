@@ -57,7 +57,7 @@ def test_every_agent_learns_from_pixels_and_stays_finite(name: str) -> None:
     assert action.shape == (ACTIONS,) and action.dtype == np.float32 and np.isfinite(action).all()
 
 
-@pytest.mark.parametrize("name", ["teb", "drqv2", "teb-p+rep", "teb-no-rep", "drm"])
+@pytest.mark.parametrize("name", ["teb", "drqv2", "teb-p+rep", "teb-no-rep", "drm", "rap", "dbc", "mico"])
 def test_the_same_seed_gives_the_same_updates_bit_for_bit_and_a_state_carries_all_of_it(name: str) -> None:
     first, second = small_learner(name), small_learner(name)
     for seed in range(6):
@@ -196,6 +196,48 @@ def test_without_weights_teb_is_drqv2_bit_for_bit() -> None:
     assert not moved(before, after)
 
 
+WEIGHTLESS = {
+    "rap": {"lambda_b": 0.0, "lambda_r": 0.0, "lambda_p": 0.0},
+    "dbc": {"lambda_b": 0.0, "lambda_p": 0.0},
+    "mico": {"mico_weight": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTLESS)
+@pytest.mark.parametrize("when", ["after", "before", "joint"])
+def test_without_weights_every_representation_is_drqv2_bit_for_bit(name: str, when: str) -> None:
+    plain = small_pixel_agent("drqv2")
+    weightless = small_pixel_agent(
+        name,
+        encoder={"latent_layout": "critic_trunk", "squash": "tanh"},
+        representation={**WEIGHTLESS[name], "rep_update": when},
+    )
+    for seed in range(6):
+        metrics = [agent.update(pixel_batch(seed), seed) for agent in (plain, weightless)]
+        assert torch.equal(metrics[0]["critic_loss"], metrics[1]["critic_loss"])
+    before, after = (
+        {n: v for n, v in parameters(agent).items() if n.startswith("backbone.")}
+        for agent in (plain, weightless)
+    )
+    assert not moved(before, after)
+
+
+def test_the_same_seed_gives_every_agent_the_same_convolutions() -> None:
+    kernels = set()
+    for name in PIXEL_AGENTS:
+        if PIXEL_AGENTS[name].build is not PIXEL_AGENTS["uniform"].build:
+            agent: Any = small_learner(name)
+            named = {f"backbone.{n}": p.detach() for n, p in agent.backbone.named_parameters()}
+            kernels.add(
+                tuple(
+                    v.numpy().tobytes()
+                    for n, v in named.items()
+                    if n.startswith("backbone.encoder") and "kernels" in n
+                )
+            )
+    assert len(kernels) == 1 and len(next(iter(kernels))) == 4
+
+
 @pytest.mark.parametrize("layout", ["shared_trunk", "separate_head"])
 def test_without_weights_the_representation_changes_nothing_in_other_layouts(layout: str) -> None:
     seeing = {"latent_layout": layout}
@@ -299,6 +341,8 @@ def test_each_picture_is_encoded_as_often_as_it_must_and_no_more(monkeypatch: py
     assert count("drqv2") == 2
     assert count("teb-no-rep") == 3
     assert count("teb") == 4
+    assert count("rap") == 4
+    assert count("mico") == 4
     assert encoded["drqv2"].count(1) == 0
 
 
@@ -326,6 +370,109 @@ def test_a_joint_update_is_one_encoding_whose_gradient_is_the_sum(monkeypatch: p
     for name, p in twin.backbone.encoder.named_parameters():
         assert p.grad is not None
         assert torch.allclose(gradients[name], p.grad, atol=1e-5), name
+
+
+# --- after the critic; a slow copy of the encoder --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rap", "dbc"])
+def test_a_representation_may_step_between_critic_and_actor(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    critic, representation, actor = steps_of(small_pixel_agent(name), pixel_batch(), monkeypatch)
+    assert parts_of(critic) == {"backbone.encoder", "backbone.critic"}
+    assert parts_of(representation) == {"backbone.encoder", "representation"}
+    assert parts_of(actor) == {"backbone.actor"}
+    first = steps_of(
+        small_pixel_agent(name, representation={"rep_update": "before"}), pixel_batch(), monkeypatch
+    )
+    assert [parts_of(step) for step in first] == [parts_of(step) for step in (representation, critic, actor)]
+
+
+def test_it_then_learns_on_re_encoded_pictures_and_the_actor_on_those_of_the_critic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = small_pixel_agent("rap")
+    said: dict[str, Tensor] = {}
+
+    def spied(name: str, plain: Any) -> Any:
+        def spy(batch: Batch, *others: Any) -> Any:
+            said[name] = batch.obs.detach().clone()
+            said[f"{name}, encoded now"] = agent.backbone.encoder(sight.images[0]).detach()
+            return plain(batch, *others)
+
+        return spy
+
+    representation: Any = agent.representation
+    for part, name in (
+        (agent.backbone, "critic_loss"),
+        (representation, "loss"),
+        (agent.backbone, "actor_loss"),
+    ):
+        monkeypatch.setattr(part, name, spied(name, getattr(part, name)))
+    batch = pixel_batch()
+    sight = agent.look(batch)
+    monkeypatch.setattr(agent, "look", lambda _: sight)
+    agent.update(batch, 0)
+    assert torch.equal(said["loss"], said["loss, encoded now"])
+    assert not torch.equal(said["loss"], said["critic_loss"])
+    assert torch.equal(said["actor_loss"], said["critic_loss"])
+
+
+@pytest.mark.parametrize("layout", ["shared_trunk", "critic_trunk", "separate_head"])
+def test_a_slow_copy_of_what_makes_latents_follows_and_is_what_the_window_shows(layout: str) -> None:
+    agent = small_pixel_agent(
+        "mico",
+        encoder={"latent_layout": layout, "encoder_lr": 0.1},
+        representation={"slow_tau": 0.25, "mico_weight": 0.5},
+    )
+    backbone, batch = agent.backbone, pixel_batch()
+    assert backbone.slow_encoder is not None
+    assert not any(p.requires_grad for p in backbone.slow_encoder.parameters())
+
+    def made_by() -> list[Tensor]:
+        return [p.detach().clone() for p in backbone.encoder_parameters()]
+
+    before = [p.clone() for p in backbone.slow_encoder.parameters()]
+    assert all(torch.equal(slow, fast) for slow, fast in zip(before, made_by(), strict=True))
+    agent.update(batch, 0)
+    for old, slow, fast in zip(before, backbone.slow_encoder.parameters(), made_by(), strict=True):
+        assert torch.allclose(slow, 0.75 * old + 0.25 * fast, atol=1e-6) and not torch.equal(old, fast)
+    sight = agent.look(batch)
+    shown = sight.shown((0, -1), gradient=True, slow=True)
+    for step in (0, 3):
+        assert torch.equal(shown.window_obs[:, step], backbone.slow_encoder(sight.images[step]))
+    assert bool(shown.window_obs[:, 1:3].isnan().all())
+    assert torch.equal(shown.obs, backbone.latent(backbone.encoder(sight.images[0])))
+    assert shown.obs.requires_grad and not shown.window_obs.requires_grad
+    assert not sight.shown((0, -1), slow=True).obs.requires_grad
+
+
+def test_only_who_asks_has_a_slow_encoder() -> None:
+    agent = small_pixel_agent("rap")
+    assert agent.backbone.slow_encoder is None
+    assert not any("slow" in name for name in agent.backbone.state_dict())
+    with pytest.raises(ValueError, match="slow_tau"):
+        agent.backbone.slow_latent(pixel_batch().obs)
+
+
+@pytest.mark.parametrize("when", ["joint", "before", "after"])
+def test_a_representation_without_parameters_trains_the_encoder_alone(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = small_pixel_agent("mico", representation={"rep_update": when, "mico_weight": 0.5})
+    steps = [parts_of(step) for step in steps_of(agent, pixel_batch(), monkeypatch)]
+    critic, actor, alone = {"backbone.encoder", "backbone.critic"}, {"backbone.actor"}, {"backbone.encoder"}
+    assert (
+        steps
+        == {
+            "joint": [set(), critic, actor],
+            "before": [alone, critic, actor],
+            "after": [critic, alone, actor],
+        }[when]
+    )
+    weightless = small_pixel_agent("mico", representation={"mico_weight": 0.0})
+    assert len(steps_of(weightless, pixel_batch(), monkeypatch)) == 2
 
 
 # --- explorers on latents -------------------------------------------------------------------------------------------

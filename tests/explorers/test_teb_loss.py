@@ -36,7 +36,7 @@ def parts(explorer: Teb, horizon: int = 3, steps: int = 1) -> tuple[float, float
     returns = BATCH.rewards.numpy()[:, :horizon] @ (GAMMA ** np.arange(horizon))
     reward = -stats.norm.logpdf(returns[:, None], p["reward"], p["reward_sigma"]).mean()
     following = BATCH.window_obs[:, steps].numpy()
-    if not explorer.online.gaussian:
+    if not explorer.online.transition.gaussian:
         return reward - LOG_ROOT_TWO_PI, 0.5 * np.square(following - p["next"]).mean()
     transition = -stats.norm.logpdf(following, p["next"], p["next_sigma"]).mean()
     return reward - LOG_ROOT_TWO_PI, transition - LOG_ROOT_TWO_PI

@@ -11,7 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teb.maths.behaviour import diversity_scale, effective_target, gap_of_means, inverse_dynamic_target
+from teb.maths.behaviour import (
+    diversity_scale,
+    effective_target,
+    gap_of_means,
+    inverse_dynamic_target,
+    squared_gap_of_means,
+)
 
 STATES, GAMMA = 4, 0.8
 Operator = Callable[[np.ndarray], np.ndarray]
@@ -170,3 +176,25 @@ def test_diversity_scale() -> None:
     assert relative.tolist() == pytest.approx([0.0, 0.5 / 8.8, 1 / 8.8, 2.5 / 8.8, 2.0])
     assert diversity_scale(torch.zeros(3), 10.0, "mean").tolist() == [0.0] * 3
     assert diversity_scale(torch.zeros(3), 10.0, "clamp").tolist() == [1.0] * 3
+
+
+def test_the_squared_gap_of_means_has_no_bias_while_the_mean_difference_has() -> None:
+    rng = np.random.default_rng(0)
+    for mean_i, mean_j, var_i, var_j in ((0.3, 0.3, 1.0, 0.5), (1.0, 0.2, 0.4, 0.9), (-1.0, 1.0, 0.0, 0.0)):
+        x, y = (
+            torch.from_numpy(rng.normal(m, np.sqrt(v), 200_000))
+            for m, v in ((mean_i, var_i), (mean_j, var_j))
+        )
+        found = squared_gap_of_means((x - y).square(), torch.tensor(var_i), torch.tensor(var_j))
+        error = 4 * float(found.std()) / np.sqrt(len(found))
+        assert float(found.mean()) == pytest.approx((mean_i - mean_j) ** 2, abs=error + 1e-9)
+        assert (var_i == 0) or float((x - y).abs().mean()) > abs(mean_i - mean_j) + 0.05
+
+
+@given(st.floats(-3, 3), st.floats(-3, 3), st.floats(0, 1))
+def test_the_squared_gap_of_sure_rewards_is_their_square_and_that_of_one_with_itself_never_positive(
+    r_i: float, r_j: float, variance: float
+) -> None:
+    square, nothing = torch.tensor((r_i - r_j) ** 2), torch.zeros(())
+    assert torch.equal(squared_gap_of_means(square, nothing, nothing), square)
+    assert float(squared_gap_of_means(nothing, torch.tensor(variance), torch.tensor(variance))) <= 0

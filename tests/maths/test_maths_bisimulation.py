@@ -22,6 +22,7 @@ from teb.maths.bisimulation import (
     reward_differential,
     scaled_gradient,
     transition_distance,
+    w2_per_dimension,
 )
 from teb.maths.distances import LatentDistance
 
@@ -272,3 +273,22 @@ def test_a_scaled_gradient_leaves_the_value_and_scales_the_gradient(factor: floa
     (y * torch.tensor([1.0, 2.0, 3.0])).sum().backward() if y.requires_grad else None
     grad = torch.zeros(3) if x.grad is None else x.grad
     assert torch.allclose(grad, factor * torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_w2_per_dimension_is_that_of_one_normal_each_and_zero_for_equal_ones() -> None:
+    rng = np.random.default_rng(3)
+    mean_i, mean_j = rng.normal(size=(2, 4))
+    sigma_i, sigma_j = rng.uniform(0.05, 2, size=(2, 4))
+    said = [torch.from_numpy(x) for x in (mean_i, sigma_i, mean_j, sigma_j)]
+    found = w2_per_dimension(*said)
+    for d in range(4):
+        exact: Any = ot.gaussian.bures_wasserstein_distance(
+            mean_i[d : d + 1], mean_j[d : d + 1], np.array([[sigma_i[d] ** 2]]), np.array([[sigma_j[d] ** 2]])
+        )
+        assert float(found[d]) == pytest.approx(float(exact), rel=1e-6)
+    assert torch.equal(found, w2_per_dimension(*said[2:], *said[:2]))
+    assert torch.equal(w2_per_dimension(*said[:2], *said[:2]), torch.zeros(4, dtype=torch.float64))
+    order = torch.tensor([2, 0, 3, 1])
+    shuffled = w2_per_dimension(*(x[order] for x in said))
+    assert torch.allclose(shuffled.mean(), found.mean(), rtol=1e-12)
+    assert float(found.mean()) == pytest.approx(float(transition_distance(*said, kind="rap")), rel=1e-6)

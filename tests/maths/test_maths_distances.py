@@ -12,7 +12,18 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial import distance as scipy_distance
 from scipy.special import huber
 
-from teb.maths.distances import LatentDistance, angle, latent_distance, pairwise_distance, safe_norm, unit
+from teb.maths.distances import (
+    LatentDistance,
+    angle,
+    capped,
+    diffuse_distance,
+    latent_distance,
+    pairwise_diffuse_distance,
+    pairwise_distance,
+    safe_norm,
+    unit,
+)
+from teb.maths.distances import huber as huber_function
 
 KINDS: tuple[LatentDistance, ...] = get_args(LatentDistance)
 
@@ -148,3 +159,64 @@ def test_unit_vectors_have_length_one_and_zero_stays_with_a_finite_gradient() ->
     assert torch.allclose(found, torch.tensor([[0.6, -0.8], [0.0, 0.0], [1.0, 0.0]]))
     found[:2].sum().backward()
     assert x.grad is not None and bool(x.grad.isfinite().all()) and float(x.grad[:2].abs().max()) <= 1.0
+
+
+# --- diffuse distances, caps --------------------------------------------------------------------------------------
+
+RAP, MICO = (1.0, 1e-6), (0.5, 0.1)
+
+
+@pytest.mark.parametrize(("share", "beta"), [RAP, MICO, (1.0, 2.0)])
+@given(x=vectors, y=vectors)
+def test_diffuse_distance_is_squared_norms_and_an_angle(
+    share: float, beta: float, x: np.ndarray, y: np.ndarray
+) -> None:
+    if np.linalg.norm(x) < 1e-2 or np.linalg.norm(y) < 1e-2:
+        return  # SciPy has no cosine with the zero vector
+    theta = math.acos(np.clip(1.0 - scipy_distance.cosine(x, y), -1.0, 1.0))
+    a, b = torch.from_numpy(x), torch.from_numpy(y)
+    found = diffuse_distance(a, b, share, beta)
+    assert float(found) == pytest.approx(share * (x @ x + y @ y) + beta * theta, abs=1e-4, rel=1e-9)
+    assert torch.equal(found, diffuse_distance(b, a, share, beta))
+
+
+def test_a_diffuse_distance_to_itself_is_the_squared_norm_or_twice_it() -> None:
+    x = torch.tensor([[1.0, 2.0, -2.0]])
+    assert float(diffuse_distance(x, x, *RAP)) == pytest.approx(18.0)
+    assert float(diffuse_distance(x, x, 0.5, 0.0)) == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize(("share", "beta"), [RAP, MICO])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e3])
+def test_all_pairs_of_diffuse_distances_are_those_of_single_pairs(
+    share: float, beta: float, scale: float
+) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = (scale * torch.randn(rows, 5, generator=rng, dtype=torch.float64) for rows in (7, 4))
+    every = pairwise_diffuse_distance(x, y, share, beta)
+    assert torch.allclose(every, diffuse_distance(x[:, None], y[None], share, beta), atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1.0, 1e3])
+def test_gradients_of_diffuse_distances_are_finite_where_points_coincide(scale: float) -> None:
+    start = scale * torch.randn(32, 5, generator=torch.Generator().manual_seed(0))
+    for distance in (diffuse_distance, pairwise_diffuse_distance):
+        x = start.clone().requires_grad_()
+        distance(x, x, 1.0, 1.0).sum().backward()
+        assert x.grad is not None and bool(x.grad.isfinite().all())
+
+
+@given(x=vectors, radius=st.floats(0.1, 20))
+def test_a_cap_is_the_identity_inside_its_ball_and_its_radius_outside(x: np.ndarray, radius: float) -> None:
+    found = capped(torch.from_numpy(x), radius).numpy()
+    if np.linalg.norm(x) <= radius:
+        assert np.array_equal(found, x)
+    else:
+        assert np.linalg.norm(found) == pytest.approx(radius, rel=1e-12)
+        assert np.allclose(found / radius, x / np.linalg.norm(x), rtol=1e-12)
+    assert torch.equal(capped(torch.from_numpy(x), math.inf), torch.from_numpy(x))
+
+
+@given(vectors)
+def test_the_huber_function_is_that_of_scipy(x: np.ndarray) -> None:
+    assert np.allclose(huber_function(torch.from_numpy(x)), huber(1.0, x), rtol=1e-12)

@@ -9,7 +9,14 @@ from scipy import stats
 from torch import Tensor
 
 from teb.maths.gaussian import SigmaParam
-from teb.nets.metric import TRANSITION_SIGMA, MetricModels, Prediction, Transition
+from teb.nets.metric import (
+    TRANSITION_SIGMA,
+    LatentDynamics,
+    MetricModels,
+    Prediction,
+    Transition,
+    inverse_dynamics,
+)
 from teb.nets.mlp import initialised_from
 
 
@@ -146,3 +153,52 @@ def test_reward_sigma_obeys_its_parametrisation(kind: SigmaParam) -> None:
         "bounded_log": 1e-4 ** (1 - logistic),
     }[kind]
     assert np.allclose(net(latent, action).reward_sigma.detach().numpy(), expected, rtol=1e-4)
+
+
+# --- models of RAP and DBC ------------------------------------------------------------------------------------------
+
+
+def dynamics(transition: Transition = "gaussian", radius: float = math.inf) -> LatentDynamics:
+    with initialised_from(0):
+        return LatentDynamics(
+            3, 2, hidden=16, transition=transition, sigma_range=(0.2, 0.9), reward_decoder=True, radius=radius
+        )
+
+
+@pytest.mark.parametrize("transition", ["gaussian", "deterministic"])
+def test_dynamics_lose_the_likelihood_of_the_next_latent_and_the_error_of_a_reward_decoded_from_a_draw(
+    transition: Transition,
+) -> None:
+    model, (latent, action) = dynamics(transition), inputs()
+    following, reward = latent.flip(0), action[:, :1]
+    loss, (mean, sigma), metrics = model.loss(
+        latent, action, following, reward, torch.Generator().manual_seed(7)
+    )
+    noise = torch.randn(mean.shape, generator=torch.Generator().manual_seed(7))
+    assert model.decoder is not None
+    error = (model.decoder(mean + sigma * noise) - reward).square().mean()
+    # The constant of the density is left out; a point prediction counts as a normal of deviation 1.
+    spread = sigma if transition == "gaussian" else torch.ones_like(sigma)
+    density = stats.norm.logpdf(following.numpy(), mean.numpy(), spread.numpy())
+    nll = -float(density.mean()) - 0.5 * math.log(2 * math.pi)
+    assert float(metrics["transition_nll"]) == pytest.approx(nll, rel=1e-4)
+    assert float(loss.detach()) == pytest.approx(nll + float(error.detach()), rel=1e-4)
+    assert not mean.requires_grad and not sigma.requires_grad
+    assert transition == "deterministic" or bool(((sigma >= 0.2) & (sigma <= 0.9)).all())
+
+
+def test_means_and_draws_of_dynamics_stay_within_their_radius() -> None:
+    model, free, seen = dynamics(radius=0.1), dynamics(), []
+    (latent, action), rng = inputs(), torch.Generator()
+    assert model.decoder is not None
+    model.decoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].norm(dim=-1)))
+    model.loss(latent, action, latent, action[:, :1], rng)
+    assert torch.allclose(model(latent, action)[0].norm(dim=-1), torch.full((8,), 0.1))
+    assert bool((free(latent, action)[0].norm(dim=-1) > 0.1).all())
+    assert len(seen) == 1 and bool((seen[0] <= 0.1 + 1e-6).all())
+
+
+def test_inverse_dynamics_has_two_layers_and_one_output_per_action() -> None:
+    net = inverse_dynamics(3, 2)
+    assert [tuple(p.shape) for p in net.parameters() if p.ndim == 2] == [(256, 6), (128, 256), (2, 128)]
+    assert net(torch.zeros(4, 6)).shape == (4, 2)

@@ -76,6 +76,11 @@ def small_config(
         ("icm", "default", {"mixing": {"calibrate_updates": 6}}),
         ("cesd+rep", "default", {}),
         ("protorl", "default", {}),
+        *(
+            (name, reading, {})
+            for name in ("rap", "dbc", "mico")
+            for reading in ("default", *PIXEL_AGENTS[name].readings)
+        ),
         ("uniform", "default", {}),
     ],
 )
@@ -143,6 +148,16 @@ def test_a_killed_run_goes_on_bit_for_bit(agent: str, tmp_path: Path) -> None:
     assert run_words(words, folder) == 0
     assert run_words(words, tmp_path / "whole") == 0
     assert_same_run(folder, tmp_path / "whole")
+
+
+def test_every_agent_starts_with_the_same_random_actions(tmp_path: Path) -> None:
+    for agent in ("uniform", "drqv2", "teb", "rap", "dbc", "mico"):
+        go_on(small_config(agent, steps=58), tmp_path / agent)
+    actions = {
+        agent: learnt(tmp_path / agent)["replay"]["action"].tobytes()
+        for agent in ("drqv2", "teb", "rap", "dbc", "mico")
+    }
+    assert len(set(actions.values())) == 1
 
 
 # --- evaluation -----------------------------------------------------------------------------------------------------

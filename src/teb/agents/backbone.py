@@ -114,7 +114,8 @@ class Backbone(nn.Module):
     where none is named it is the member of the row's skill. Its `loss_scale` multiplies both losses that run through
     it.
 
-    *Latents* are what explorers see. On states they are the observation once more. There is no target encoder.
+    *Latents* are what explorers see. On states they are the observation once more. Critic and actor have no target
+    encoder; a slow copy is kept for who asks, see `keep_slow_encoder`.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Backbone(nn.Module):
         self.shared = pictures is None or pictures.config.latent_layout == "shared_trunk"
         self.encoder: nn.Module = nn.Identity()
         self.head: nn.Module = nn.Identity()
+        self.slow_encoder: nn.Module | None = None
         if pictures is None:
             self.actor: nn.Module = Actor(shapes.obs + shapes.skill, shapes.action, config.width, compute)
             self.critic: Any = (build_critic or _twin_critic)(shapes, config.width, compute)
@@ -184,10 +186,22 @@ class Backbone(nn.Module):
 
     def latent(self, features: Tensor) -> Tensor:
         """Features -> latents, [B, D]."""
-        if self.shared:
-            return features
+        return self._latent_head()(features)
+
+    def _latent_head(self) -> nn.Module:
         critics_own = self.pictures is not None and self.pictures.config.latent_layout == "critic_trunk"
-        return self.critic.trunk(features) if critics_own else self.head(features)
+        return self.critic.trunk if critics_own else self.head
+
+    def keep_slow_encoder(self, tau: float) -> None:
+        """From now on a copy of what makes latents of pictures follows at this rate."""
+        whole = nn.Sequential(self.encoder, self._latent_head())
+        self.slow_encoder, self.slow_tau = copy.deepcopy(whole).requires_grad_(False), tau
+
+    def slow_latent(self, images: Tensor) -> Tensor:
+        """Pictures -> latents of the slow copy, [B, D]."""
+        if self.slow_encoder is None:
+            raise ValueError("no slow encoder is kept: the trait slow_tau of a representation asks for one")
+        return self.slow_encoder(images)
 
     def joined(self, features: Tensor, skill: Tensor) -> Tensor:
         """[B, F] and [B, K] -> [B, F + K]."""
@@ -266,8 +280,10 @@ class Backbone(nn.Module):
         return [parameter for parameter in self.critic.parameters() if id(parameter) not in encoder]
 
     def follow(self) -> None:
-        """Move the target critic, trunk and heads: target <- (1 - tau) target + tau critic."""
+        """Move the target critic, trunk and heads: target <- (1 - tau) target + tau critic; the slow encoder alike."""
         follow(self.target_critic, self.critic, self.config.tau)
+        if self.slow_encoder is not None:
+            follow(self.slow_encoder, nn.Sequential(self.encoder, self._latent_head()), self.slow_tau)
 
 
 def _twin_critic(shapes: Shapes, width: int, compute: torch.dtype) -> TwinCritic:

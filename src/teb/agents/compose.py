@@ -95,6 +95,8 @@ class ComposedAgent:
                 traits.critic,
                 pictures,
             )
+        if self.representation and self.representation.traits.slow_tau:
+            backbone.keep_slow_encoder(self.representation.traits.slow_tau)
         self.backbone = backbone.to(self.device)
         n_step = traits.n_step or config.n_step
         read = max(traits.horizon, self.representation.traits.horizon if self.representation else 1)
@@ -151,13 +153,17 @@ class ComposedAgent:
         return self.backbone.actor(x) if rng is None else self.backbone.sample_action(x, rng)
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
-        """Representation step, explorer step, intrinsic reward, critic step, actor step, targets."""
+        """Representation step, explorer step, intrinsic reward, critic step, actor step, targets.
+
+        A representation may also step between critic and actor; the actor learns on the features of the critic's step.
+        """
         metrics: Metrics = {}
         traits, config = self.explorer.traits, self.backbone.config
         self.backbone.at(env_steps)
         sights = [self.look(part) for part in parts(batch, traits.batches)]
         sight = sights[-1]
-        pull = self._represent(sights, metrics)
+        late = self.representation is not None and self.representation.traits.after_critic
+        pull = None if late else self._represent(sights, metrics)
         paid = self.pay(self._shown(sight)) if traits.pays_first else None
         if optimiser := self.explorer_optimiser:
             through = self.explorer_trains_encoder
@@ -179,6 +185,9 @@ class ComposedAgent:
         if pull is not None:
             critic_loss = critic_loss + (self.backbone.latent(sight.features(0)) * pull).sum()
         self._descend(critic_loss, self.critic_optimiser, self.critic_trains_encoder or pull is not None)
+        if late:
+            _moved(sights)
+            self._represent(sights, metrics)
         actor_loss, actor_metrics = self.backbone.actor_loss(learnt_from, self.learning)
         descend(actor_loss, self.actor_optimiser)
 
@@ -201,10 +210,14 @@ class ComposedAgent:
     def _represent(self, sights: Sequence[Sight], metrics: Metrics) -> Tensor | None:
         """The representation's step. A joint one leaves to the critic's step what pulls at the latents, [B, D]."""
         part, optimiser = self.representation, self.representation_optimiser
-        if part is None or optimiser is None:
+        if part is None or not (optimiser or part.traits.trains_encoder):
             return None
         traits, pull = part.traits, None
-        shown = sights[-1].shown(traits.reads, gradient=traits.trains_encoder and not traits.joint)
+        shown = sights[-1].shown(
+            traits.reads,
+            gradient=traits.trains_encoder and not traits.joint,
+            slow=traits.slow_tau > 0,
+        )
         if traits.joint and traits.trains_encoder:
             pull = shown.obs.clone().requires_grad_()
             shown = shown._replace(obs=pull)
@@ -242,14 +255,13 @@ class ComposedAgent:
     def _descend(
         self,
         loss: Tensor,
-        optimiser: torch.optim.Optimizer,
+        optimiser: torch.optim.Optimizer | None,
         through_encoder: bool,
         max_norm: float = 0.0,
         also: Sequence[Tensor] = (),
     ) -> Tensor | None:
-        if through_encoder and self.encoder_optimiser:
-            return descend(loss, (optimiser, self.encoder_optimiser), max_norm, also)
-        return descend(loss, optimiser, max_norm, also) if also else descend(loss, optimiser, max_norm)
+        both = (optimiser, self.encoder_optimiser if through_encoder else None)
+        return descend(loss, tuple(one for one in both if one is not None), max_norm, also)
 
     def _modules(self) -> dict[str, nn.Module]:
         named = {

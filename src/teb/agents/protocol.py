@@ -217,6 +217,11 @@ class Traits(NamedTuple):
     """Whether the models of its metric are the representation's; `borrow` is called with that before anything else."""
     joint: bool = False
     """Of a representation: its gradient reaches the encoder together with the critic's, through one encoding."""
+    after_critic: bool = False
+    """Of a representation: its step comes right after the critic's, on pictures encoded anew, and not first of all."""
+    slow_tau: float = 0.0
+    """Of a representation: rate of a slow copy of the encoder. With one, the latents of the window it is shown are the
+    copy's, o_t's among them, and `obs` alone is the encoder's; 0 for none."""
 
     def shown(self, mode: NStepMode) -> Traits:
         """These traits with windows in the given mode."""
@@ -270,17 +275,17 @@ class Explorer(Protocol):
 class Representation(Protocol):
     """Shapes the latents of pictures. An `nn.Module` that is shown what explorers are, and steps nothing itself.
 
-    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder` and `joint`.
+    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder`, and from `joint` on.
     """
 
     traits: Traits
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Adam's parameter groups of its own models; an empty list means that `loss` is never called."""
+        """Adam's parameter groups of its own models, if it has any."""
         ...
 
     def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
-        """Its loss, for its own models and, through `batch.obs`, for the encoder."""
+        """Its loss, for its own models and, through `batch.obs`, for the encoder; never called if it trains neither."""
         ...
 
     def after_step(self) -> None:

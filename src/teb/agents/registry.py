@@ -148,6 +148,7 @@ def _seen(
 
 _PAPER = "Liang et al. 2026, arXiv 2602.18724"
 _PRIVATE: dict[str, Any] = {"latent_layout": "critic_trunk"}
+_UNSQUASHED = {"squash": "none"}
 
 _DRM = AgentSpec(
     "drqv2 that perturbs weights and explores by its actor's share of dormant units",
@@ -186,6 +187,10 @@ PIXEL_AGENTS: dict[str, AgentSpec] = {
     ),
     "drm": _DRM,
     "uniform": _UNIFORM,
+}
+PIXEL_AGENTS |= {
+    name: _seen("eta0", name, REPRESENTATIONS[name].summary, REPRESENTATIONS[name].citation, _UNSQUASHED)
+    for name in ("rap", "dbc", "mico")
 }
 PIXEL_AGENTS |= {name: _seen(name) for name in REGISTRY if name not in PIXEL_AGENTS}
 

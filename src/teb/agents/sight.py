@@ -47,11 +47,14 @@ class Sight:
     def features(self, step: int) -> Tensor:
         """Features of one step of the window, [B, F]; those of o_t with gradient."""
         if step not in self.encoded:
-            if step not in self.images:
-                self.images[step] = self._shifted(step, self.further)
             with torch.set_grad_enabled(step == 0):
-                self.encoded[step] = self.backbone.encoder(self.images[step])
+                self.encoded[step] = self.backbone.encoder(self._image(step))
         return self.encoded[step]
+
+    def _image(self, step: int) -> Tensor:
+        if step not in self.images:
+            self.images[step] = self._shifted(step, self.further)
+        return self.images[step]
 
     def learnt_from(self, *, through_encoder: bool = True) -> Batch:
         """The batch that critic and actor learn from: features as observations."""
@@ -62,20 +65,27 @@ class Sight:
             obs=obs if through_encoder else obs.detach(), next_obs=self.features(self.end)
         )
 
-    def shown(self, reads: tuple[int, ...] | None, *, gradient: bool = False) -> Batch:
-        """The batch as others see it: latents at the steps that they read, NaN at the others."""
+    def shown(self, reads: tuple[int, ...] | None, *, gradient: bool = False, slow: bool = False) -> Batch:
+        """The batch as others see it: latents at the steps that they read, NaN at the others.
+
+        With `slow` the window's are those of the slow encoder, and only `obs` is the encoder's own.
+        """
         if self.backbone.pictures is None:
             return self.batch
         steps = {*range(self.end + 1)} if reads is None else {step % (self.end + 1) for step in reads}
         with torch.set_grad_enabled(gradient):
-            known = {step: self._latent(step) for step in sorted(steps)}
+            known = {
+                step: self.backbone.slow_latent(self._image(step)) if slow else self._latent(step)
+                for step in sorted(steps)
+            }
+            obs = self._latent(0) if slow else None
         size, width = len(self.batch.reward), self.backbone.pictures.config.latent_dim
         nothing = self.batch.reward.new_full((size, width), torch.nan)
         window = torch.stack([known.get(step, nothing) for step in range(self.end + 1)], 1)
         if not gradient:
             window = window.detach()
         return self.batch._replace(
-            obs=window[:, 0],
+            obs=window[:, 0] if obs is None else obs if gradient else obs.detach(),
             next_obs=window[:, -1],
             window_obs=window,
             first_obs=self._first() if known else nothing[:1],

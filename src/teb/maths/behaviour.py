@@ -42,12 +42,20 @@ def effective_target(reward_gap: Tensor, next_distance: Tensor, kl: Tensor, gamm
     return (reward_gap + gamma * next_distance + gamma * kl).detach()
 
 
+def squared_gap_of_means(mean_square: Tensor, variance_i: Tensor, variance_j: Tensor) -> Tensor:
+    """(E X - E Y)^2 of independent X and Y, elementwise: E(X - Y)^2 - Var X - Var Y (Chen & Pan 2022).
+
+    Without bias, so an estimate from one draw each may be negative.
+    """
+    return mean_square - variance_i - variance_j
+
+
 def gap_of_means(mean_square: Tensor, variance_i: Tensor, variance_j: Tensor) -> Tensor:
     """|E X - E Y| of independent X and Y from E(X - Y)^2 and their variances, elementwise (Chen & Pan 2022).
 
     sqrt(E(X - Y)^2 - Var X - Var Y); estimates that put a negative number under the root count as 0.
     """
-    return (mean_square - variance_i - variance_j).clamp(min=0.0).sqrt()
+    return squared_gap_of_means(mean_square, variance_i, variance_j).clamp(min=0.0).sqrt()
 
 
 def diversity_scale(zeta: Tensor, largest: float, kind: DiversityScale = "clamp") -> Tensor:

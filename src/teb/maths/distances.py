@@ -12,7 +12,8 @@ LatentDistance = Literal["l2", "l1", "l1_mean", "huber_mean", "mico"]
 _FLOOR = 1e-8
 """Added under square roots: the gradient of the bare Euclidean norm is NaN at zero."""
 
-_MICO_BETA = 0.1
+MICO_BETA = 0.1
+"""Weight of the angle between latents (Castro et al. 2021)."""
 
 
 def angle(x: Tensor, y: Tensor) -> Tensor:
@@ -21,7 +22,39 @@ def angle(x: Tensor, y: Tensor) -> Tensor:
     The arctangent form keeps its gradient finite for parallel vectors (Castro et al. 2021, appendix).
     """
     cosine = torch.cosine_similarity(x, y, dim=-1, eps=1e-9)
+    return _arc(cosine)
+
+
+def _arc(cosine: Tensor) -> Tensor:
     return torch.atan2((1.0 - cosine.square()).clamp(min=1e-9).sqrt(), cosine)
+
+
+def diffuse_distance(x: Tensor, y: Tensor, share: float, beta: float) -> Tensor:
+    """U(x, y) = share (||x||^2 + ||y||^2) + beta theta(x, y), [..., D] -> [...]; U(x, x) = 2 share ||x||^2.
+
+    Share 1/2 and beta 0.1 in MICo (Castro et al. 2021); 1 and 1e-6 in RAP (Chen & Pan 2022, released code).
+    """
+    return share * (x.square().sum(-1) + y.square().sum(-1)) + beta * angle(x, y)
+
+
+def pairwise_diffuse_distance(x: Tensor, y: Tensor, share: float, beta: float) -> Tensor:
+    """`diffuse_distance` of every x with every y, [B, D] and [P, D] -> [B, P]: all cosines are one product."""
+    cosine = unit(x) @ unit(y).T
+    return share * (x.square().sum(-1).unsqueeze(1) + y.square().sum(-1)) + beta * _arc(cosine)
+
+
+def capped(x: Tensor, radius: float) -> Tensor:
+    """Vectors moved into the ball of radius M: x / max(1, ||x||_2 / M), [..., D] -> [..., D].
+
+    Those within stay what they are (Kemertas & Aumentado-Armstrong 2021).
+    """
+    return x / (safe_norm(x) / radius).clamp(min=1.0)
+
+
+def huber(x: Tensor) -> Tensor:
+    """x^2 / 2 where |x| < 1, |x| - 1/2 elsewhere, elementwise."""
+    magnitude = x.abs()
+    return torch.where(magnitude < 1.0, 0.5 * x.square(), magnitude - 0.5)
 
 
 def safe_norm(x: Tensor) -> Tensor:
@@ -46,7 +79,7 @@ def latent_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor
     - `mico`: (||x||^2 + ||y||^2) / 2 + 0.1 theta(x, y); d(x, x) > 0 (Castro et al. 2021).
     """
     if kind == "mico":
-        return 0.5 * (x.square().sum(-1) + y.square().sum(-1)) + _MICO_BETA * angle(x, y)
+        return diffuse_distance(x, y, 0.5, MICO_BETA)
     difference = x - y
     if kind == "l2":
         return (difference.square().sum(-1) + _FLOOR).sqrt()
@@ -54,8 +87,7 @@ def latent_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor
         return difference.abs().sum(-1)
     if kind == "l1_mean":
         return difference.abs().mean(-1)
-    magnitude = difference.abs()
-    return torch.where(magnitude < 1.0, 0.5 * difference.square(), magnitude - 0.5).mean(-1)
+    return huber(difference).mean(-1)
 
 
 def pairwise_distance(x: Tensor, y: Tensor, kind: LatentDistance = "l2") -> Tensor:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from teb.explorers.entry import Entry
-from teb.representations import bisim, none
+from teb.representations import bisim, dbc, mico, none, rap
 
 REPRESENTATIONS: dict[str, Entry] = {
     "none": none.NONE,
     "bisim": bisim.BISIM,
+    "rap": rap.RAP,
+    "dbc": dbc.DBC,
+    "mico": mico.MICO,
 }

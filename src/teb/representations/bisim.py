@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from teb.agents.protocol import Batch, Metrics, Policy, Shapes, Traits
+from teb.agents.protocol import Batch, Policy, Shapes, Traits
 from teb.checks import in_range, one_of_the_choices, positive
 from teb.explorers.entry import Entry
 from teb.maths.bisimulation import (
     Pairing,
     RewardDifferential,
-    bisim_loss,
     metric_target,
     pair_indices,
     reward_differential,
@@ -27,6 +26,7 @@ from teb.maths.gaussian import SigmaParam
 from teb.maths.shaping import n_step_sum
 from teb.nets.memory import follow
 from teb.nets.metric import MetricModels, Prediction, Transition, WDist
+from teb.representations.regression import Learnt, Regressed, Regression
 
 DeltaR = RewardDifferential | Literal["env_nstep", "env_1"]
 
@@ -123,7 +123,7 @@ class BisimConfig:
         )
 
 
-class Bisim(nn.Module):
+class Bisim(Regression):
     """L_rep = lambda_b L_bisim + lambda_r L_rew + lambda_p L_dyn; its metric may be borrowed by an explorer."""
 
     def __init__(
@@ -137,6 +137,7 @@ class Bisim(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.gamma = config, gamma
+        self.weight, self.error = config.lambda_b, config.bisim_loss
         self.c_r = config.c_r
         self.c_t = gamma if config.c_t is None else config.c_t
         self.traits = Traits(
@@ -166,31 +167,21 @@ class Bisim(nn.Module):
         """What the metric's current, or slow, models say."""
         return (self.slow if self.slow is not None else self.online)(latent, action)
 
-    def loss(self, batch: Batch, policy: Policy, rng: torch.Generator) -> tuple[Tensor, Metrics]:
-        """L_rep of latents z_t = `batch.obs` with gradient (TEB after eq. 10)."""
+    def regressed(self, batch: Batch, said: Prediction, policy: Policy, rng: torch.Generator) -> Regressed:
+        """Distances of latents z_t = `batch.obs`, and the operator applied to what the models say (TEB eq. 10)."""
         config, latent = self.config, batch.obs
-        models_loss, prediction, metrics = self.models_loss(batch, rng)
         with torch.no_grad():
             if config.bisim_action == "policy":
-                prediction = self.predict(latent, policy(latent, batch.skill, None))
+                said = self.predict(latent, policy(latent, batch.skill, None))
             elif self.slow is not None:
-                prediction = self.predict(latent, batch.action)
+                said = self.predict(latent, batch.action)
             pairs = pair_indices(latent.shape[0], config.pairing, rng, latent.device)
-            target = self.target(prediction, batch.rewards, pairs, rng)
+            target = self.target(said, batch.rewards, pairs, rng)
         i, j = pairs
         second = latent[j].detach() if config.detach_second else latent[j]
-        distance = latent_distance(latent[i], second, config.latent_dist)
-        loss = bisim_loss(distance, target, config.bisim_loss)
-        z = latent.detach()
-        return config.lambda_b * loss + models_loss, metrics | {
-            "bisim_loss": loss.detach(),
-            "metric_target": target.mean(),
-            "metric_distance": distance.detach().mean(),
-            "latent_norm": z.norm(dim=-1).mean(),
-            "latent_std": z.std(0).mean(),
-        }
+        return Regressed(latent_distance(latent[i], second, config.latent_dist), target, {})
 
-    def models_loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, Prediction, Metrics]:
+    def models_loss(self, batch: Batch, rng: torch.Generator) -> Learnt:
         """lambda_r L_rew + lambda_p L_dyn, each with or without gradient into z_t; and what was predicted."""
         config, latent = self.config, batch.obs
         z_rew = latent if config.rew_grad_to_encoder else latent.detach()
@@ -208,7 +199,7 @@ class Bisim(nn.Module):
             transition_loss = transition_loss + self.online.decoder_loss(dynamics, batch.rewards[:, :1], rng)
         weight = 1.0 if config.dyn_head_unscaled else config.lambda_p
         loss = config.lambda_r * config.nll_scale * reward_loss + weight * transition_loss
-        return (
+        return Learnt(
             loss,
             prediction,
             {
