@@ -71,6 +71,8 @@ def small_config(
         ("teb-env-metric", "default", {}),
         ("drqv2", "default", {}),
         ("drm", "default", {"drm": {"perturb_every": 48}, "backbone": {"noise": "linear(1.0,0.1,20)"}}),
+        ("ctrlsr", "default", {}),
+        ("ctrlsr", "default", {"encoder": {"critic_grad_to_encoder": False}}),
         ("uniform", "default", {}),
     ],
 )
@@ -88,7 +90,7 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
 
 
 def test_a_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
-    names = ("drqv2", "drm", "teb", "uniform")
+    names = ("drqv2", "drm", "ctrlsr", "teb", "uniform")
     for name in names:
         go_on(small_config(name, steps=70), tmp_path / name)
     first, *others = (latest(tmp_path / name).state["run"]["replay"] for name in names)
