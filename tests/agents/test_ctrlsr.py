@@ -170,6 +170,10 @@ def first_standardised(latent: Tensor) -> Tensor:
 class Oracle:
     """An update, written out again with copies of an agent's networks and generators."""
 
+    fast: Any
+    slow: Any
+    contrast: Any
+
     def __init__(self, agent: CtrlsrAgent, batch: Batch) -> None:
         self.fast, self.slow, self.contrast = map(copy.deepcopy, (agent.fast, agent.slow, agent.contrast))
         noise, shifting, representing = (
@@ -370,8 +374,9 @@ def test_next_latents_are_in_units_of_all_that_were_seen() -> None:
 def test_repeated_next_observations_are_counted_and_left_out_if_asked_for() -> None:
     plain, masked = agent_of(), agent_of(spectral={"mask_duplicates": True})
     batch, told = repeated_batch(), []
-    loss = masked.contrast.loss
-    masked.contrast.loss = lambda *given: (told.append(given[3]), loss(*given))[1]
+    contrast: Any = masked.contrast
+    loss = contrast.loss
+    contrast.loss = lambda *given: (told.append(given[3]), loss(*given))[1]
     one, other = plain.update(batch, 0), masked.update(batch, 0)
     assert float(one["duplicates"]) == float(other["duplicates"]) == 2 / SIZE
     assert {tuple(pair) for pair in told[0].nonzero().tolist()} == {(0, 1), (1, 0)}
@@ -474,5 +479,6 @@ def test_defaults_are_those_of_the_papers() -> None:
     ],
 )
 def test_values_that_cannot_work_are_refused(part: str, fields: dict[str, Any], said: str) -> None:
+    changes: dict[str, Any] = {part: fields}
     with pytest.raises(ValueError, match=said):
-        agent_of(**{part: fields})
+        agent_of(**changes)
