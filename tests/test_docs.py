@@ -23,7 +23,7 @@ from teb.agents.backbone import BackboneConfig, EncoderConfig
 from teb.agents.compose import ComposedAgent
 from teb.agents.drm import DrmConfig
 from teb.agents.protocol import Batch, Runtime, Shapes
-from teb.agents.registry import AGENTS
+from teb.agents.registry import AGENTS, PIXEL_AGENTS
 from teb.bench import BenchOptions
 from teb.cli import (
     COMMANDS,
@@ -125,13 +125,19 @@ def test_there_are_commands_to_check_and_all_are_known() -> None:
     assert set(PARSERS) | {"train"} == set(COMMANDS)
 
 
+PIXELS_ONLY = [
+    name for name in PIXEL_AGENTS if name not in AGENTS and not name.startswith("teb-") and "+" not in name
+]
+"""Agents that see pictures only; what is left out of TEB, or joined with it, is on its page."""
+
+
 @cache
 def known_options() -> frozenset[str]:
     """Every option that some command's help names."""
     asked = [[name, "--help"] for name in COMMANDS]
     asked.extend(["train", env, "uniform", "--help"] for env in ("gym/Pendulum-v1", "metaworld/box-close"))
     asked.extend(["train", "maze2d/square-a", agent, "--help"] for agent in AGENTS)
-    asked.extend(["train", "probe/near", agent, "--help"] for agent in ("teb", "drm", *SHAPED))
+    asked.extend(["train", "probe/near", agent, "--help"] for agent in ("teb", *PIXELS_ONLY))
     helped = io.StringIO()
     for words in asked:
         with contextlib.redirect_stdout(helped), contextlib.suppress(SystemExit):
@@ -153,7 +159,7 @@ def test_unknown_options_would_be_found() -> None:
 # --- algorithms -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", [*AGENTS, "drqv2", "drm", *SHAPED])
+@pytest.mark.parametrize("agent", [*AGENTS, *PIXELS_ONLY])
 def test_every_agent_has_a_page_with_the_five_headings(agent: str) -> None:
     page = DOCS / "algorithms" / f"{agent}.md"
     found = re.findall(r"^(#+) (.*)$", FENCE.sub("", text_of(page)), re.MULTILINE)

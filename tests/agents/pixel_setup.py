@@ -55,7 +55,16 @@ NARROW: dict[str, dict[str, Any]] = {
     "backbone": {"batch_size": SIZE, "width": 16, "lr": 1e-3},
     "encoder": {"latent_dim": LATENT, "channels": 4, "shift": 2, "encoder_lr": 1e-3},
 }
-NARROW_MODELS = {"pred_hidden": 16, "hidden": 16, "particles": 32, "neighbours": 3}
+NARROW_MODELS = {
+    "pred_hidden": 16,
+    "hidden": 16,
+    "particles": 32,
+    "neighbours": 3,
+    "feature_dim": 12,
+    "fourier_pairs": 10,
+    "level_width": 8,
+    "feature_lr": 1e-3,
+}
 
 
 def small_learner(
@@ -83,6 +92,13 @@ def small_pixel_agent(
     built = small_learner(name, seed, compute, **parts)
     assert isinstance(built, ComposedAgent)
     return built
+
+
+def leaves(state: Any, place: str = "") -> dict[str, Any]:
+    """What a state holds, by its path."""
+    if not isinstance(state, Mapping):
+        return {place: state}
+    return {path: leaf for key in state for path, leaf in leaves(state[key], f"{place}/{key}").items()}
 
 
 def composed(build_explorer: Any = None, seed: int = 0, **encoder: Any) -> ComposedAgent:

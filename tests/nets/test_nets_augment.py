@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from teb.nets.augment import shift_offsets, shifted
+from teb.nets.augment import randomly_shifted, shift_offsets, shifted
 from teb.yardstick import resampled
 
 
@@ -59,3 +59,14 @@ def test_offsets_are_uniform_and_differ_between_pictures() -> None:
     counts = torch.bincount(9 * offsets[:, 0] + offsets[:, 1], minlength=81)
     assert len(counts) == 81 and int((counts - 1000).abs().max()) < 6 * 1000**0.5
     assert len({tuple(row) for row in offsets[:50].tolist()}) > 20
+
+
+def test_a_random_shift_is_a_crop_at_drawn_offsets_and_without_a_pad_nothing_is_drawn() -> None:
+    images = torch.randint(
+        0, 256, (6, 3, 9, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+    rng, twin = (torch.Generator().manual_seed(0) for _ in range(2))
+    assert randomly_shifted(images, 0, rng) is images
+    assert torch.equal(rng.get_state(), twin.get_state())
+    expected = shifted(images, shift_offsets(6, 2, twin, images.device), 2)
+    assert torch.equal(randomly_shifted(images, 2, rng), expected)

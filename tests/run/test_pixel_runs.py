@@ -81,6 +81,8 @@ def small_config(
             for name in ("rap", "dbc", "mico")
             for reading in ("default", *PIXEL_AGENTS[name].readings)
         ),
+        ("ctrlsr", "default", {}),
+        ("ctrlsr", "default", {"encoder": {"critic_grad_to_encoder": False}}),
         ("uniform", "default", {}),
     ],
 )
@@ -99,7 +101,7 @@ def test_a_run_from_pixels_resumes_bit_for_bit(
 
 def test_one_seed_gives_every_method_the_same_first_actions(tmp_path: Path) -> None:
     played = {}
-    for agent in ("drqv2", "drm", "teb", "icm", "cesd", "uniform"):
+    for agent in ("drqv2", "drm", "ctrlsr", "teb", "icm", "cesd", "uniform"):
         go_on(small_config(agent, steps=60), tmp_path / agent)
         replay = learnt(tmp_path / agent)["replay"]
         assert len(replay["action"]) == 60

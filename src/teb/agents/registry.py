@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from teb.agents.backbone import BackboneConfig, EncoderConfig, Pictures
 from teb.agents.compose import ComposedAgent, Composition, PixelComposition
+from teb.agents.ctrlsr import CPU_SPECTRAL, CtrlsrAgent, CtrlsrConfig, SpectralConfig
 from teb.agents.drm import DrmAgent, DrmAgentConfig, DrmConfig
 from teb.agents.mixing import MixingConfig
 from teb.agents.protocol import Agent, Runtime, Shapes
@@ -146,6 +147,16 @@ def _seen(
     )
 
 
+_CTRLSR = AgentSpec(
+    "contrastive spectral features, and a critic on them",
+    "Gao et al. 2025, arXiv 2512.15036",
+    {
+        "paper": CtrlsrConfig(replace(PIXEL_BACKBONE, width=512), EncoderConfig(), SpectralConfig()),
+        "cpu": CtrlsrConfig(CPU_PIXEL_BACKBONE, EncoderConfig(**CPU_ENCODER), SpectralConfig(**CPU_SPECTRAL)),
+    },
+    CtrlsrAgent,
+)
+
 _PAPER = "Liang et al. 2026, arXiv 2602.18724"
 _PRIVATE: dict[str, Any] = {"latent_layout": "critic_trunk"}
 _UNSQUASHED = {"squash": "none"}
@@ -186,6 +197,7 @@ PIXEL_AGENTS: dict[str, AgentSpec] = {
         _PRIVATE,
     ),
     "drm": _DRM,
+    "ctrlsr": _CTRLSR,
     "uniform": _UNIFORM,
 }
 PIXEL_AGENTS |= {

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from teb.agents.backbone import Backbone
 from teb.agents.protocol import Batch
-from teb.nets.augment import shift_offsets, shifted
+from teb.nets.augment import randomly_shifted
 
 
 class Sight:
@@ -34,10 +34,7 @@ class Sight:
 
     def _shifted(self, step: int, rng: torch.Generator) -> Tensor:
         assert self.backbone.pictures is not None
-        images, pad = self.batch.window_obs[:, step], self.backbone.pictures.config.shift
-        if pad == 0:
-            return images
-        return shifted(images, shift_offsets(len(images), pad, rng, images.device), pad)
+        return randomly_shifted(self.batch.window_obs[:, step], self.backbone.pictures.config.shift, rng)
 
     def moved(self) -> None:
         """Forget what was encoded: the encoder has changed."""

@@ -30,3 +30,8 @@ def shifted(images: Tensor, offsets: Tensor, pad: int) -> Tensor:
     first = torch.arange(batch, device=images.device).unsqueeze(1) * height
     starts = (first + rows) * wide + offsets[:, 1:]
     return runs.index_select(0, starts.flatten()).view(batch, height, width, channels).permute(0, 3, 1, 2)
+
+
+def randomly_shifted(images: Tensor, pad: int, rng: torch.Generator) -> Tensor:
+    """Each picture at an offset of its own; with a pad of 0 nothing is drawn."""
+    return shifted(images, shift_offsets(len(images), pad, rng, images.device), pad) if pad else images
