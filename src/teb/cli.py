@@ -26,6 +26,7 @@ from teb.envs import FAMILIES, observed
 from teb.envs.naming import did_you_mean
 from teb.run.checkpoint import CheckpointError
 from teb.run.evaluate import evaluate, play_skills
+from teb.run.insight import remembered_frames
 from teb.run.record import append_once
 from teb.run.session import read_config, resolved, session
 from teb.run.stopping import stop_on_signals
@@ -159,6 +160,11 @@ class EvalOptions:
     """How many episodes."""
     seed: int = 0
     """Seed of the episodes' starts."""
+    video: bool = False
+    """Also write a film of them, eval.mp4: what the agent sees, or the maze, and below it the potential, else the value
+    that the critic gives, else the return (needs the extra `metaworld`)."""
+    fps: int = 20
+    """Steps that the film shows in a second."""
 
 
 def eval_command(args: Sequence[str]) -> int:
@@ -166,7 +172,10 @@ def eval_command(args: Sequence[str]) -> int:
     options = parse(EvalOptions, args, "teb eval")
     if options.episodes < 1:
         raise ValueError(f"episodes: must be above 0, got {options.episodes}")
-    result = evaluate(options.run, options.episodes, options.seed)
+    if options.fps < 1:
+        raise ValueError(f"fps: must be above 0, got {options.fps}")
+    film = options.run / "eval.mp4" if options.video else None
+    result = evaluate(options.run, options.episodes, options.seed, film, options.fps)
     numbers = {name: value for name, value in result.items() if name != "returns"}
     print(
         "  ".join(
@@ -174,7 +183,9 @@ def eval_command(args: Sequence[str]) -> int:
             for name, value in numbers.items()
         )
     )
-    print(f"written: {options.run / 'eval.json'}")
+    for path in (options.run / "eval.json", film):
+        if path is not None:
+            print(f"written: {path}")
     return 0
 
 
@@ -215,7 +226,26 @@ def show_command(args: Sequence[str]) -> int:
         raise ValueError(f"{idle[0]}: goes with --by-skill")
     for path in show_by_skill(options) if options.by_skill else show(list(options.runs), options.out):
         print(f"written: {path}")
+    if len(options.runs) == 1 and not options.by_skill:
+        for path in show_seen(options.runs[0], options.out):
+            print(f"written: {path}")
     return 0
+
+
+def show_seen(folder: Path, out: Path | None) -> list[Path]:
+    """Draw the nearest and farthest neighbours of some frames, for a run from pixels; or say why not."""
+    from teb.report.neighbours import show_neighbours
+    from teb.report.records import read_record
+
+    record = read_record(folder)
+    family = record.env.partition("/")[0]
+    try:
+        if family not in FAMILIES or observed(record.env) != "pixels":
+            return []
+        return show_neighbours(record, remembered_frames(folder), (out or folder) / "neighbours")
+    except (ValueError, OSError, RunError, CheckpointError) as problem:
+        print(f"no neighbours of frames are drawn: {problem}")
+        return []
 
 
 def show_by_skill(options: ShowOptions) -> list[Path]:

@@ -104,6 +104,15 @@ def to_batch(sample: Sample, first_obs: np.ndarray, device: torch.device) -> Bat
     )
 
 
+def states_batch(
+    obs: np.ndarray, action: np.ndarray, skill: np.ndarray, first_obs: np.ndarray, device: torch.device
+) -> Batch:
+    """States by themselves as a batch: windows of no step, no reward; an action may be NaN where none was taken."""
+    nothing = np.zeros((len(obs), 1), np.float32)
+    sample = Sample(obs, action, nothing, nothing + 1, obs, nothing, obs[:, None], action[:, None], skill)
+    return to_batch(sample, first_obs, device)
+
+
 def _moved(array: np.ndarray, device: torch.device) -> Tensor:
     """The array as a tensor there. Stacks of frames share their memory: what lies below them is moved, once."""
     tensor = torch.from_numpy(array)
@@ -242,8 +251,21 @@ class Paid(NamedTuple):
         return cls(bonus, metrics | {"bonus_mean": bonus.mean(), "bonus_min": low, "bonus_max": high})
 
 
+class Measured(NamedTuple):
+    """Numbers about states for people to look at, and what a picture calls them."""
+
+    name: str
+    values: Tensor
+
+
 class Explorer(Protocol):
-    """Turns a batch into an intrinsic reward. An `nn.Module`, so that its state is saved without further code."""
+    """Turns a batch into an intrinsic reward. An `nn.Module`, so that its state is saved without further code.
+
+    It may offer two more, for pictures of a trained agent; both look at o_t = `batch.obs` alone:
+
+    - `potentials(batch, over, policy, rng)` -> [B]: its potential, where the anchor is taken over the batch `over`;
+    - `distances(batch, policy, rng)` -> `Measured` [B, B] or None: how far it holds each from each other.
+    """
 
     traits: Traits
 
@@ -270,7 +292,8 @@ class Explorer(Protocol):
 class Representation(Protocol):
     """Shapes the latents of pictures. An `nn.Module` that is shown what explorers are, and steps nothing itself.
 
-    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder` and `joint`.
+    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder` and `joint`. It may offer `distances`, see
+    `Explorer`.
     """
 
     traits: Traits
@@ -301,6 +324,14 @@ class Agent(Protocol):
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """One gradient step of every part."""
+        ...
+
+    def appraise(self, batch: Batch, over: Batch) -> Measured | None:
+        """What it makes of each o_t, [B], beside a sample `over` of its experience; None if it has no view."""
+        ...
+
+    def distances(self, batch: Batch) -> Measured | None:
+        """How far it holds each o_t from each other, [B, B]; None if it has no view."""
         ...
 
     def state(self) -> State:

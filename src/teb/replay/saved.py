@@ -37,6 +37,19 @@ def replay_bytes(transitions: int, obs_shape: tuple[int, ...], obs_dtype: DTypeL
     return transitions * math.prod(obs_shape) * np.dtype(obs_dtype).itemsize
 
 
+def some_episodes(state: Mapping[str, Array], rows: Array) -> dict[str, Array]:
+    """The saved replay without all but these of its finished episodes; of a mapped file only these are read."""
+    first = np.cumsum(state["length"]) - state["length"]
+    slots = np.concatenate([np.arange(first[row], first[row] + state["length"][row]) for row in rows])
+    columns = state.keys() - {"final_obs", "length", "running"}
+    return {
+        **{name: state[name][slots] for name in columns},
+        "final_obs": state["final_obs"][rows],
+        "length": state["length"][rows],
+        "running": np.array(False),
+    }
+
+
 def check_saved(state: Mapping[str, Array], per_transition: Mapping[str, Array], capacity: int) -> None:
     """Raise `ValueError` unless `state` fits a replay with these arrays, one entry per transition each."""
     columns = {**per_transition, "final_obs": per_transition["obs"]}
