@@ -152,7 +152,12 @@ def again(args: Sequence[str], folder: Path) -> str:
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Play episodes with a trained policy, without exploration noise."""
+    """Play episodes with a trained policy, without exploration noise; their results go into eval.json.
+
+    --video also writes a film, eval.mp4, one episode after the other: what the agent sees, enlarged, or the maze that
+    it is in. Below grows a curve: the potential of each frame where the method has one, measured from the anchor of a
+    batch of the run's replay; else the value that the critic gives the frame; else the return so far.
+    """
 
     run: Positional[Path]
     """The run's folder."""
@@ -161,8 +166,7 @@ class EvalOptions:
     seed: int = 0
     """Seed of the episodes' starts."""
     video: bool = False
-    """Also write a film of them, eval.mp4: what the agent sees, or the maze, and below it the potential, else the value
-    that the critic gives, else the return (needs the extra `metaworld`)."""
+    """Also write a film of them (needs the extra `metaworld`)."""
     fps: int = 20
     """Steps that the film shows in a second."""
 
@@ -174,6 +178,8 @@ def eval_command(args: Sequence[str]) -> int:
         raise ValueError(f"episodes: must be above 0, got {options.episodes}")
     if options.fps < 1:
         raise ValueError(f"fps: must be above 0, got {options.fps}")
+    if options.fps != EvalOptions.fps and not options.video:
+        raise ValueError("fps: goes with --video")
     film = options.run / "eval.mp4" if options.video else None
     result = evaluate(options.run, options.episodes, options.seed, film, options.fps)
     numbers = {name: value for name, value in result.items() if name != "returns"}
@@ -191,7 +197,12 @@ def eval_command(args: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """Draw runs: coverage maps coloured by the time of first visit, learning curves, and a table beside them."""
+    """Draw runs: coverage maps coloured by the time of first visit, learning curves, and a table beside them.
+
+    Of runs from pixels: success and return in training and evaluation, the bonus, and how the representation is doing.
+    Of a single one also which frames of its replay the agent of its newest checkpoint takes for most alike and most
+    unlike: neighbours.png.
+    """
 
     runs: Positional[tuple[Path, ...]]
     """Run folders; several are drawn side by side."""
@@ -334,8 +345,8 @@ def bench_command(args: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train_command, "train an agent, or go on with a stopped run"),
-    "eval": (eval_command, "play episodes with a trained policy"),
-    "show": (show_command, "draw runs: coverage maps, curves, a table"),
+    "eval": (eval_command, "play episodes with a trained policy, film them"),
+    "show": (show_command, "draw runs: coverage maps, curves, a table, frames that are alike"),
     "study": (study_command, "tables and figures from stored runs: list, plan, run, show"),
     "theory": (theory_command, "check the paper's statements by exact computation, or on your own process"),
     "bench": (bench_command, "measure speed, as ratios"),

@@ -413,8 +413,8 @@ class Teb(nn.Module):
     def potentials(self, batch: Batch, over: Batch, policy: Policy, rng: torch.Generator) -> Tensor:
         """Phi at each o_t, [B], as where a step starts; the anchor is that of the batch `over`.
 
-        Of random anchors one stands for all, or the curve along an episode would be noise. Before there are enough
-        particles it is 0, as the bonus is.
+        Of random anchors one stands for all, or the curve along an episode would be noise. Before there are particles
+        it is 0, as the bonus is.
         """
         policy = self._acting(over, policy, rng)
         anchor = self.anchor(over, policy, rng)

@@ -24,7 +24,7 @@ _MARGIN, _TITLE, _CURVE, _BELOW, _LEFT = 16, 78, 150, 48, 66
 """Pixels around the picture, above it, of the curve, below and left of it for the axes' labels."""
 _LETTER = 7
 """Width of a small letter."""
-_NARROWEST = 448
+_NARROWEST = 528
 _LARGEST_PICTURE = 432
 _MULTIPLE = 16
 """Encoders work on blocks of so many pixels."""
@@ -183,8 +183,8 @@ class _Sheet:
         ax = self._axes(self.left, _TITLE, self.size[1], self.size[0])
         draw_ground(map, ax, _FLOOR)
         draw_walls(map, ax)
-        (self.path,) = ax.plot([], [], color=style.PALETTE[0], linewidth=1.4)
-        (self.point,) = ax.plot([], [], "o", color=style.PALETTE[1], markersize=7)
+        (self.path,) = ax.plot([], [], color=style.PALETTE[0], linewidth=1.4, clip_on=False)
+        (self.point,) = ax.plot([], [], "o", color=style.PALETTE[1], markersize=7, clip_on=False)
         return [self.path, self.point]
 
     def at(self, step: int) -> Pixels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ ROWS = 5
 COUNT = 3
 """Neighbours of each kind."""
 _PICTURE = 0.98
+_LETTERS = 105
+"""In a line of the title."""
 _GAP = 0.35
 """Inches between the frame, its nearest and its farthest neighbours, relative to a picture."""
 
@@ -48,14 +51,13 @@ def neighbours_figure(record: Record, frames: Frames) -> Figure:
                 _draw(ax, None if index is None else frames.pictures[index], below)
         for column, text in ((0, "frame"), (2, "nearest"), (3 + COUNT, "farthest")):
             axes[0, column].set_title(text, loc="left")
-        figure.suptitle(
-            f"{record.label} on {record.env}, seed {record.seed}, {short_steps(frames.env_steps)} steps of training\n"
-            f"frames of other episodes, at most one of each, with their distances: {frames.metric}\n"
+        who = f"{record.label} on {record.env}, seed {record.seed}, {short_steps(frames.env_steps)} steps of training"
+        lines = [
+            *textwrap.wrap(who, _LETTERS, break_on_hyphens=False),
+            f"frames of other episodes, at most one of each, with their distances: {frames.metric}",
             f"median over frames of different episodes: {median:.3g}",
-            fontsize=9,
-            x=0.02,
-            ha="left",
-        )
+        ]
+        figure.suptitle("\n".join(lines), fontsize=9, x=0.02, ha="left")
     return figure
 
 

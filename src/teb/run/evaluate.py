@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from teb.agents.protocol import Batch
 from teb.config import label
 from teb.run.insight import Trained, appraised, experience, trained
 from teb.run.play import Episode, average, play
@@ -30,8 +31,10 @@ def evaluate(
     With `film` also an mp4 of them, so many frames a second.
     """
     run = trained(folder)
+    over = None
     if film is not None:
         check_film(run)
+        over = experience(run, seed)
     seeds = [child_seed(seed, "evaluation", number) % 2**31 for number in range(episodes)]
     played = [play(run.task, run.agent, number) for number in watched(seeds, "episodes", film is not None)]
     run.task.env.close()
@@ -49,24 +52,23 @@ def evaluate(
     }
     write_record(folder / "eval.json", result)
     if film is not None:
-        write_film(run, played, film, fps, seed)
+        write_film(run, played, over, film, fps)
     return result
 
 
 def check_film(run: Trained) -> None:
     """Refuse, before anything is played, what cannot be filmed."""
     if find_spec("imageio") is None or find_spec("imageio_ffmpeg") is None:
-        raise ValueError('video needs imageio with ffmpeg: pip install "teb[metaworld]"')
+        raise ValueError('video: needs imageio with ffmpeg: pip install "teb[metaworld]"')
     space = run.task.env.observation_space
     if len(space.shape or ()) != 3 and not run.task.meter.record().get("walls"):
         raise ValueError(f"video: {run.config.env} has neither pictures nor a maze to show")
 
 
-def write_film(run: Trained, played: Sequence[Episode], path: Path, fps: int, seed: int) -> None:
+def write_film(run: Trained, played: Sequence[Episode], over: Batch | None, path: Path, fps: int) -> None:
     """All episodes in one film, with the potential of each frame, or what the agent has in its place."""
     from teb.report.film import Take, Words, film, film_length, save_film
 
-    over = experience(run, seed)
     measured = [appraised(run, episode, over) for episode in played]
     takes = [
         Take(
@@ -86,8 +88,8 @@ def write_film(run: Trained, played: Sequence[Episode], path: Path, fps: int, se
 
 def watched(things: Iterable[T], what: str, shown: bool, total: int | None = None) -> Iterable[T]:
     """The same things, with progress and time left where someone watches."""
-    console = Console(stderr=True, quiet=not (shown and sys.stderr.isatty()))
-    return track(things, what, total, console=console)
+    hidden = not (shown and sys.stderr.isatty())
+    return track(things, what, total, console=Console(stderr=True), disable=hidden)
 
 
 class SkillEpisodes(NamedTuple):

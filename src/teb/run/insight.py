@@ -94,14 +94,15 @@ def _stack(run: Trained, frames: np.ndarray, step: int) -> np.ndarray:
     return last_stack(frames[: step + 1], run.task.frame_stack)
 
 
-def remembered_frames(folder: Path, per_episode: int = 12, seed: int = 0) -> Frames:
-    """Random frames of a run's replay, with their distances in the metric of its agent."""
+def remembered_frames(folder: Path, count: int = 384, seed: int = 0) -> Frames:
+    """About so many random frames of a run's replay, with their distances in the metric of its agent."""
     run = trained(folder)
     run.task.env.close()
     episodes = remembered(run, seed)
     if episodes["obs"].ndim != 4:
         raise ValueError(f"{folder}: its agent sees no pictures")
     rng = numpy_generator(seed, "remembered frames")
+    per_episode = -(-count // len(episodes["length"]))
     first = np.cumsum(episodes["length"]) - episodes["length"]
     places = [
         (number, step)
