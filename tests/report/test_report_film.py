@@ -62,32 +62,33 @@ def test_every_frame_shows_what_was_seen():
 
 @pytest.mark.parametrize("side", [24, 84, 60])
 def test_the_curve_grows_with_the_frame(side):
-    episode = take(side=side)
-    sheet = module._Sheet(episode, episode.values, WORDS, "episode 1 of 1", "potential", (-3, 3), {})
+    values = np.random.default_rng(1).normal(size=7)
+    episode = take(side=side)._replace(values=values)
+    sheet = module._Sheet(episode, WORDS, "episode 1 of 1", "potential", (-3, 3), {})
     for step in (0, 3, 6):
         sheet.at(step)
         np.testing.assert_array_equal(
-            sheet.line.get_xydata(), np.stack([range(step + 1), episode.values[: step + 1]], 1)
+            sheet.line.get_xydata(), np.stack([range(step + 1), values[: step + 1]], 1)
         )
-        np.testing.assert_array_equal(sheet.dot.get_xydata(), [[step, episode.values[step]]])
+        np.testing.assert_array_equal(sheet.dot.get_xydata(), [[step, values[step]]])
         assert sheet.status.get_text() == f"episode 1 of 1   step {step} of 6   return {step}"
 
 
 def test_success_is_said_from_the_step_on_that_brought_it():
-    sheet = module._Sheet(take(), take().values, WORDS, "", "potential", (-3, 3), {})
+    sheet = module._Sheet(take(), WORDS, "", "potential", (-3, 3), {})
     said = []
     for step in (3, 4, 5, 0):
         sheet.at(step)
         said.append((sheet.verdict.get_text(), sheet.mark.get_visible()))
     assert said == [("not solved yet", False), *[("solved at step 4", True)] * 2, ("not solved yet", False)]
-    silent = module._Sheet(take(solved_at=0), take().values, WORDS, "", "potential", (-3, 3), {})
+    silent = module._Sheet(take(solved_at=0), WORDS, "", "potential", (-3, 3), {})
     silent.at(5)
     assert silent.verdict.get_text() == ""
 
 
 def test_without_values_the_curve_is_the_return():
     episode = take(values=False)
-    sheet = module._Sheet(episode, module._returns(episode), WORDS, "", "return so far", (-1, 7), {})
+    sheet = module._Sheet(episode, WORDS, "", "return so far", (-1, 7), {})
     sheet.at(6)
     np.testing.assert_array_equal(sheet.line.get_ydata(), range(7))
 
@@ -102,7 +103,7 @@ def test_episodes_share_one_scale():
 @pytest.mark.parametrize("label", ["teb", "teb (anchor=random, " + "pred_hidden=16, " * 20 + "width=1)"])
 def test_words_stay_inside_and_apart(label):
     words = Words("metaworld/pick-out-of-hole", label, "seed 12, 1,000,000 steps of training")
-    sheet = module._Sheet(take(steps=250), np.zeros(251), words, "episode 10 of 10", "potential", (-1, 1), {})
+    sheet = module._Sheet(take(steps=250), words, "episode 10 of 10", "potential", (-1, 1), {})
     sheet.at(250)
     boxes = [text.get_window_extent() for text in sheet.figure.texts if text.get_text()]
     assert len(boxes) == 5
@@ -115,7 +116,7 @@ def test_words_stay_inside_and_apart(label):
 def test_a_maze_is_drawn_with_the_path(maze):
     positions = np.array([[0.0, 0.0], [0.4, 0.1], [1.0, 0.0], [1.0, 1.0]])
     episode = Take(positions, np.zeros(3), np.zeros(0, bool), np.arange(4.0))
-    sheet = module._Sheet(episode, episode.values, WORDS, "", "potential", (-1, 4), maze())
+    sheet = module._Sheet(episode, WORDS, "", "potential", (-1, 4), maze())
     sheet.at(2)
     np.testing.assert_array_equal(sheet.path.get_xydata(), positions[:3])
     np.testing.assert_array_equal(sheet.point.get_xydata(), positions[2:3])

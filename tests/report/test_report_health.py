@@ -50,7 +50,9 @@ def test_a_run_without_representation_gets_fewer_and_shares_them_with_one_that_h
     assert len(labels(both)) == 6
     (legend,) = both.legends
     assert [text.get_text() for text in legend.get_texts()] == ["drqv2 (seed 0)", "teb (seed 0)"]
-    colours = [{line.get_color() for line in ax.lines if len(line.get_xdata()) > 2} for ax in both.axes]
+    colours = [
+        {line.get_color() for line in ax.lines if len(np.asarray(line.get_xdata())) > 2} for ax in both.axes
+    ]
     assert [len(found) for found in colours] == [2, 2, 1, 1, 1, 1]
 
 
@@ -61,7 +63,7 @@ def test_a_headline_of_its_own_keeps_its_panel(record):
 
 def test_evaluations_are_joined_by_straight_lines(record):
     (success, *_) = health_figure([record(**PIXELS)]).axes
-    evaluation = next(line for line in success.lines if len(line.get_xdata()) == 2)
+    evaluation = next(line for line in success.lines if len(np.asarray(line.get_xdata())) == 2)
     np.testing.assert_array_equal(evaluation.get_xydata(), [[1000, 0.0], [3000, 0.4]])
 
 
@@ -83,7 +85,9 @@ def test_other_runs_are_drawn_as_before(record):
 def test_nothing_overlaps(record, label):
     figure = health_figure([record(**PIXELS | {"label": label})])
     figure.canvas.draw()
-    boxes = [ax.get_tightbbox() for ax in figure.axes if ax.axison] + [figure.legends[0].get_window_extent()]
+    drawn = [*[ax for ax in figure.axes if ax.axison], *figure.legends]
+    boxes = [box for part in drawn if (box := part.get_tightbbox()) is not None]
+    assert len(boxes) == 7
     for i, one in enumerate(boxes):
         assert one.x0 >= 0 and one.x1 <= figure.bbox.x1 and one.y0 >= 0 and one.y1 <= figure.bbox.y1
         assert not any(one.overlaps(other) for other in boxes[i + 1 :])

@@ -13,6 +13,7 @@ import pytest
 import torch
 from small_runs import run_words
 
+from teb.agents.compose import ComposedAgent
 from teb.agents.protocol import states_batch
 from teb.cli import run_command
 from teb.replay.stacking import first_stack, next_stack
@@ -46,11 +47,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def called(words: str, capsys: Capture) -> tuple[int, str, str]:
     capsys.readouterr()
     code = run_command(shlex.split(words))
-    return (code, *capsys.readouterr())
+    out, errors = capsys.readouterr()
+    return code, out, errors
 
 
 def frames_in(path: Path) -> int:
-    return imageio_ffmpeg.count_frames_and_secs(str(path))[0]
+    frames, _ = imageio_ffmpeg.count_frames_and_secs(str(path))
+    assert frames is not None
+    return frames
 
 
 @pytest.mark.parametrize(
@@ -104,10 +108,9 @@ def test_an_episode_is_judged_state_by_state(agent: str, runs: dict[str, Path]) 
     for step in range(12):
         stack = stack if step == 0 else next_stack(stack, episode.obs[step])
         skill = np.zeros((1, 0), np.float32)
-        alone = run.agent.appraise(
-            states_batch(stack[None], nothing, skill, run.saved["first_obs"], torch.device("cpu")), over
-        )
-        assert judged is not None and alone is not None
+        states = states_batch(stack[None], nothing, skill, run.saved["first_obs"], torch.device("cpu"))
+        assert isinstance(run.agent, ComposedAgent) and judged is not None
+        alone = run.agent.appraise(states, over)
         assert judged.values[step] == pytest.approx(float(alone.values[0]), rel=1e-4, abs=1e-5)
     assert judged is not None and judged.values.shape == (51,)
 
@@ -169,7 +172,7 @@ def test_what_cannot_be_drawn_is_said_beside_the_curves(
 ) -> None:
     code, out, errors = called(f"show {runs['uniform']}", capsys)
     assert (code, errors) == (0, "")
-    said = f"no neighbours of frames are drawn: {runs['uniform']}: its agent learns no latents"
+    said = f"no neighbours of frames are drawn: {runs['uniform']}: its agent does not say how far"
     assert said in out and (runs["uniform"] / "show.png").is_file()
     bare = tmp_path / "bare"
     shutil.copytree(runs["teb"], bare, ignore=shutil.ignore_patterns("checkpoint-*", "*.png", "*.svg"))

@@ -312,7 +312,13 @@ class Representation(Protocol):
 
 
 class Agent(Protocol):
-    """What the loop drives."""
+    """What the loop drives.
+
+    It may offer two more, for films and pictures of a trained agent:
+
+    - `appraise(batch, over)` -> `Measured` [B]: what it makes of each o_t, beside a sample `over` of its experience;
+    - `distances(batch)` -> `Measured` [B, B]: how far it holds each o_t from each other.
+    """
 
     sampling: Sampling | None
     """What to sample for one update; None for an agent that learns nothing."""
@@ -324,14 +330,6 @@ class Agent(Protocol):
 
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """One gradient step of every part."""
-        ...
-
-    def appraise(self, batch: Batch, over: Batch) -> Measured | None:
-        """What it makes of each o_t, [B], beside a sample `over` of its experience; None if it has no view."""
-        ...
-
-    def distances(self, batch: Batch) -> Measured | None:
-        """How far it holds each o_t from each other, [B, B]; None if it has no view."""
         ...
 
     def state(self) -> State:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from teb.agents.protocol import Batch, Measured, Metrics, Runtime, Sampling, Shapes, Skills, State
+from teb.agents.protocol import Batch, Metrics, Runtime, Sampling, Shapes, Skills, State
 from teb.seeding import numpy_generator
 
 
@@ -34,14 +34,6 @@ class UniformAgent:
     def update(self, batch: Batch, env_steps: int) -> Metrics:
         """Never asked for, since nothing is sampled."""
         raise NotImplementedError("the uniform agent does not learn")
-
-    def appraise(self, batch: Batch, over: Batch) -> Measured | None:
-        """It has no view of states."""
-        return None
-
-    def distances(self, batch: Batch) -> Measured | None:
-        """Nor of pairs of them."""
-        return None
 
     def state(self) -> State:
         """The generators."""

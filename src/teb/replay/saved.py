@@ -39,8 +39,9 @@ def replay_bytes(transitions: int, obs_shape: tuple[int, ...], obs_dtype: DTypeL
 
 def some_episodes(state: Mapping[str, Array], rows: Array) -> dict[str, Array]:
     """The saved replay without all but these of its finished episodes; of a mapped file only these are read."""
-    first = np.cumsum(state["length"]) - state["length"]
-    slots = np.concatenate([np.arange(first[row], first[row] + state["length"][row]) for row in rows])
+    ends: list[int] = np.cumsum(state["length"]).tolist()
+    begins = [0, *ends]
+    slots = np.concatenate([np.arange(begins[row], ends[row], dtype=np.int64) for row in rows.tolist()])
     columns = state.keys() - {"final_obs", "length", "running"}
     return {
         **{name: state[name][slots] for name in columns},

@@ -66,11 +66,10 @@ def film(
 
     `map` is a record's map of the maze, if the episodes are positions in one.
     """
-    curves = [_returns(take) if take.values is None else np.asarray(take.values) for take in takes]
-    limits = _limits(curves)
-    for number, (take, curve) in enumerate(zip(takes, curves, strict=True), start=1):
+    limits = _limits([curve_of(take) for take in takes])
+    for number, take in enumerate(takes, start=1):
         which = f"episode {number} of {len(takes)}"
-        sheet = _Sheet(take, curve, words, which, name, limits, map)
+        sheet = _Sheet(take, words, which, name, limits, map)
         picture = sheet.at(0)
         for step in range(len(take.seen)):
             picture = sheet.at(step)
@@ -84,9 +83,10 @@ def save_film(path: Path, pictures: Iterable[Pixels], fps: int) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".tmp{path.suffix}")
-    with imageio.get_writer(
+    opened: Any = imageio.get_writer(
         temporary, fps=fps, codec="libx264", pixelformat="yuv420p", quality=8, macro_block_size=_MULTIPLE
-    ) as writer:
+    )
+    with opened as writer:
         for picture in pictures:
             writer.append_data(picture)
     temporary.replace(path)
@@ -98,6 +98,11 @@ def enlarged(frame: Pixels, largest: int = _LARGEST_PICTURE) -> Pixels:
     colour = np.repeat(frame, 3, axis=0) if channels == 1 else frame[:3]
     factor = max(1, largest // max(height, width))
     return colour.transpose(1, 2, 0).repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def curve_of(take: Take) -> NDArray[np.floating]:
+    """What is drawn below an episode, [T+1]."""
+    return _returns(take) if take.values is None else take.values
 
 
 def _returns(take: Take) -> NDArray[np.float64]:
@@ -120,14 +125,13 @@ class _Sheet:
     def __init__(
         self,
         take: Take,
-        curve: NDArray[np.floating],
         words: Words,
         which: str,
         name: str,
         limits: tuple[float, float],
         map: Mapping[str, Any],
     ) -> None:
-        self.take, self.curve, self.returns, self.which = take, curve, _returns(take), which
+        self.take, self.curve, self.returns, self.which = take, curve_of(take), _returns(take), which
         self.in_maze = take.seen.ndim == 2
         if self.in_maze:
             wide = _NARROWEST - 2 * _MARGIN

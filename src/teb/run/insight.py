@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,8 +63,8 @@ def remembered(run: Trained, seed: int) -> dict[str, Any]:
 
 
 def experience(run: Trained, seed: int) -> Batch | None:
-    """A batch as training would sample it; None for an agent that samples nothing."""
-    if run.agent.sampling is None:
+    """A batch as training would sample it; None for an agent that does not ask for one to appraise states."""
+    if run.agent.sampling is None or not hasattr(run.agent, "appraise"):
         return None
     episodes = remembered(run, seed)
     frames, actions, skills = (episodes[name] for name in ("obs", "action", "skill"))
@@ -77,7 +78,8 @@ def experience(run: Trained, seed: int) -> Batch | None:
 
 def appraised(run: Trained, episode: Episode, over: Batch | None) -> Measured | None:
     """What the agent makes of each state of an episode, [T+1], beside a batch of its `experience`."""
-    if over is None:
+    appraise: Callable[[Batch, Batch], Measured] | None = getattr(run.agent, "appraise", None)
+    if over is None or appraise is None:
         return None
     after_last = np.full_like(episode.actions[0], np.nan)
     batch = states_batch(
@@ -87,7 +89,7 @@ def appraised(run: Trained, episode: Episode, over: Batch | None) -> Measured | 
         run.saved["first_obs"],
         torch.device(run.config.run.device),
     )
-    return run.agent.appraise(batch, over)
+    return appraise(batch, over)
 
 
 def _stack(run: Trained, frames: np.ndarray, step: int) -> np.ndarray:
@@ -98,6 +100,9 @@ def remembered_frames(folder: Path, count: int = 384, seed: int = 0) -> Frames:
     """About so many random frames of a run's replay, with their distances in the metric of its agent."""
     run = trained(folder)
     run.task.env.close()
+    distances: Callable[[Batch], Measured] | None = getattr(run.agent, "distances", None)
+    if distances is None:
+        raise ValueError(f"{folder}: its agent does not say how far states are from each other")
     episodes = remembered(run, seed)
     if episodes["obs"].ndim != 4:
         raise ValueError(f"{folder}: its agent sees no pictures")
@@ -122,8 +127,6 @@ def remembered_frames(folder: Path, count: int = 384, seed: int = 0) -> Frames:
         run.saved["first_obs"],
         torch.device(run.config.run.device),
     )
-    measured = run.agent.distances(batch)
-    if measured is None:
-        raise ValueError(f"{folder}: its agent learns no latents to measure distances between")
-    distances = measured.values.cpu().numpy()
-    return Frames(episodes["obs"][slots], number, step, distances, measured.name, run.env_steps)
+    measured = distances(batch)
+    between = measured.values.cpu().numpy()
+    return Frames(episodes["obs"][slots], number, step, between, measured.name, run.env_steps)
