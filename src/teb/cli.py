@@ -249,9 +249,8 @@ def show_seen(folder: Path, out: Path | None) -> list[Path]:
     from teb.report.records import read_record
 
     record = read_record(folder)
-    family = record.env.partition("/")[0]
     try:
-        if family not in FAMILIES or observed(record.env) != "pixels":
+        if observed(record.env) != "pixels":
             return []
         return show_neighbours(record, remembered_frames(folder), (out or folder) / "neighbours")
     except (ValueError, OSError, RunError, CheckpointError) as problem:

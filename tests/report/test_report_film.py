@@ -23,7 +23,7 @@ def take(steps=6, side=24, values=True, solved_at=4, seed=0):
 
 
 def sheets(takes, **changes):
-    options = {"words": WORDS, "name": "potential", "map": {}, "fps": 10} | changes
+    options = {"words": WORDS, "name": "potential", "maze": {}, "fps": 10} | changes
     return list(film(takes, **options))
 
 
@@ -120,7 +120,7 @@ def test_a_maze_is_drawn_with_the_path(maze):
     sheet.at(2)
     np.testing.assert_array_equal(sheet.path.get_xydata(), positions[:3])
     np.testing.assert_array_equal(sheet.point.get_xydata(), positions[2:3])
-    assert len(sheets([episode], map=maze())) == 4 + 5
+    assert len(sheets([episode], maze=maze())) == 4 + 5
 
 
 def test_the_file_has_every_frame_at_its_rate_and_place(tmp_path: Path):

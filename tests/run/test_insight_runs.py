@@ -18,6 +18,7 @@ from teb.agents.protocol import states_batch
 from teb.cli import run_command
 from teb.replay.stacking import first_stack, next_stack
 from teb.run import evaluate as module
+from teb.run import insight
 from teb.run.insight import appraised, experience, remembered_frames, trained
 from teb.run.play import play
 
@@ -96,7 +97,10 @@ def test_an_evaluation_is_the_same_with_a_film_and_without(runs: dict[str, Path]
 
 
 @pytest.mark.parametrize("agent", ["teb", "drqv2"])
-def test_an_episode_is_judged_state_by_state(agent: str, runs: dict[str, Path]) -> None:
+def test_an_episode_is_judged_state_by_state(
+    agent: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insight, "AT_ONCE", 7)
     run = trained(runs[agent])
     over = experience(run, 0)
     assert over is not None and run.agent.sampling is not None

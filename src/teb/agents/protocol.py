@@ -108,8 +108,8 @@ def states_batch(
     obs: np.ndarray, action: np.ndarray, skill: np.ndarray, first_obs: np.ndarray, device: torch.device
 ) -> Batch:
     """States by themselves as a batch: windows of no step, no reward; an action may be NaN where none was taken."""
-    nothing = np.zeros((len(obs), 1), np.float32)
-    sample = Sample(obs, action, nothing, nothing + 1, obs, nothing, obs[:, None], action[:, None], skill)
+    zeros, ones = np.zeros((len(obs), 1), np.float32), np.ones((len(obs), 1), np.float32)
+    sample = Sample(obs, action, zeros, ones, obs, zeros, obs[:, None], action[:, None], skill)
     return to_batch(sample, first_obs, device)
 
 

@@ -60,21 +60,18 @@ def film_length(takes: Sequence[Take], fps: int) -> int:
 
 
 def film(
-    takes: Sequence[Take], words: Words, name: str, map: Mapping[str, Any], fps: int
+    takes: Sequence[Take], words: Words, name: str, maze: Mapping[str, Any], fps: int
 ) -> Iterator[Pixels]:
     """The pictures [H, W, 3] of a film of all episodes; `name` is that of their curves, which share one scale.
 
-    `map` is a record's map of the maze, if the episodes are positions in one.
+    `maze` is the map of a record, for episodes that are positions in a maze.
     """
     limits = _limits([curve_of(take) for take in takes])
     for number, take in enumerate(takes, start=1):
         which = f"episode {number} of {len(takes)}"
-        sheet = _Sheet(take, words, which, name, limits, map)
-        picture = sheet.at(0)
-        for step in range(len(take.seen)):
-            picture = sheet.at(step)
-            yield picture
-        yield from (picture for _ in range(fps // 2))
+        sheet = _Sheet(take, words, which, name, limits, maze)
+        last = len(take.seen) - 1
+        yield from map(sheet.at, [*range(last), last, *[last] * (fps // 2)])
 
 
 def save_film(path: Path, pictures: Iterable[Pixels], fps: int) -> None:
@@ -129,13 +126,13 @@ class _Sheet:
         which: str,
         name: str,
         limits: tuple[float, float],
-        map: Mapping[str, Any],
+        maze: Mapping[str, Any],
     ) -> None:
         self.take, self.curve, self.returns, self.which = take, curve_of(take), _returns(take), which
         self.in_maze = take.seen.ndim == 2
         if self.in_maze:
             wide = _NARROWEST - 2 * _MARGIN
-            size = (min(int(wide * map_aspect(map)), _LARGEST_PICTURE), wide)
+            size = (min(int(wide * map_aspect(maze)), _LARGEST_PICTURE), wide)
         else:
             size = enlarged(take.seen[0]).shape[:2]
         self.width = _up(max(_NARROWEST, size[1] + 2 * _MARGIN))
@@ -146,7 +143,7 @@ class _Sheet:
             self.canvas = FigureCanvasAgg(self.figure)
             self.moving = [*self._titles(words), *self._curve_axes(name, limits)]
             if self.in_maze:
-                self.moving += self._maze_axes(map)
+                self.moving += self._maze_axes(maze)
             for artist in self.moving:
                 artist.set_animated(True)
             self.canvas.draw()
@@ -183,10 +180,10 @@ class _Sheet:
         self.mark = ax.axvline(0, color=_SOLVED, linestyle=(0, (2, 2)), linewidth=1.4, visible=False)
         return [self.mark, self.line, self.dot]
 
-    def _maze_axes(self, map: Mapping[str, Any]) -> list[Any]:
+    def _maze_axes(self, maze: Mapping[str, Any]) -> list[Any]:
         ax = self._axes(self.left, _TITLE, self.size[1], self.size[0])
-        draw_ground(map, ax, _FLOOR)
-        draw_walls(map, ax)
+        draw_ground(maze, ax, _FLOOR)
+        draw_walls(maze, ax)
         (self.path,) = ax.plot([], [], color=style.PALETTE[0], linewidth=1.4, clip_on=False)
         (self.point,) = ax.plot([], [], "o", color=style.PALETTE[1], markersize=7, clip_on=False)
         return [self.path, self.point]

@@ -24,6 +24,8 @@ from teb.seeding import numpy_generator
 
 EPISODES = 32
 """Episodes of the replay that stand for all: a replay of pictures may be too large to read for this."""
+AT_ONCE = 256
+"""States that are appraised together; an episode may be long."""
 
 
 class Trained(NamedTuple):
@@ -81,15 +83,19 @@ def appraised(run: Trained, episode: Episode, over: Batch | None) -> Measured | 
     appraise: Callable[[Batch, Batch], Measured] | None = getattr(run.agent, "appraise", None)
     if over is None or appraise is None:
         return None
-    after_last = np.full_like(episode.actions[0], np.nan)
-    batch = states_batch(
-        np.stack([_stack(run, np.stack(episode.obs), step) for step in range(len(episode.obs))]),
-        np.stack([*episode.actions, after_last]),
-        np.stack([*episode.skills, episode.skills[-1]]),
-        run.saved["first_obs"],
-        torch.device(run.config.run.device),
-    )
-    return appraise(batch, over)
+    frames = np.stack(episode.obs)
+    actions = np.stack([*episode.actions, np.full_like(episode.actions[0], np.nan)])
+    skills = np.stack([*episode.skills, episode.skills[-1]])
+    pieces: list[Measured] = []
+    for begin in range(0, len(frames), AT_ONCE):
+        steps = range(begin, min(begin + AT_ONCE, len(frames)))
+        stacks = np.stack([_stack(run, frames, step) for step in steps])
+        pieces.append(appraise(_states(run, stacks, actions[steps], skills[steps]), over))
+    return Measured(pieces[0].name, torch.cat([piece.values for piece in pieces]))
+
+
+def _states(run: Trained, obs: np.ndarray, action: np.ndarray, skill: np.ndarray) -> Batch:
+    return states_batch(obs, action, skill, run.saved["first_obs"], torch.device(run.config.run.device))
 
 
 def _stack(run: Trained, frames: np.ndarray, step: int) -> np.ndarray:
@@ -120,13 +126,6 @@ def remembered_frames(folder: Path, count: int = 384, seed: int = 0) -> Frames:
         _stack(run, episodes["obs"][begin : begin + length], at)
         for begin, length, at in zip(first[number], episodes["length"][number], step, strict=True)
     ]
-    batch = states_batch(
-        np.stack(stacks),
-        episodes["action"][slots],
-        episodes["skill"][slots],
-        run.saved["first_obs"],
-        torch.device(run.config.run.device),
-    )
-    measured = distances(batch)
+    measured = distances(_states(run, np.stack(stacks), episodes["action"][slots], episodes["skill"][slots]))
     between = measured.values.cpu().numpy()
     return Frames(episodes["obs"][slots], number, step, between, measured.name, run.env_steps)
