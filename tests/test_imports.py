@@ -50,6 +50,7 @@ RULES = (
     Rule("envs.*",          "gymnasium numpy scipy",    "envs.* checks"),
     Rule("run.*",           "torch numpy gymnasium rich safetensors",
          "run.* replay.* report.* agents.registry agents.protocol envs envs.protocol config machine checks seeding"),
+    Rule("report.film",     "imageio numpy matplotlib", "report.*"),
     Rule("report.*",        "numpy matplotlib rich",    "report.*"),
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ from teb.envs import FAMILIES, observed
 from teb.envs.naming import did_you_mean
 from teb.run.checkpoint import CheckpointError
 from teb.run.evaluate import evaluate, play_skills
+from teb.run.insight import remembered_frames
 from teb.run.record import append_once
 from teb.run.session import read_config, resolved, session
 from teb.run.stopping import stop_on_signals
@@ -151,7 +152,12 @@ def again(args: Sequence[str], folder: Path) -> str:
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Play episodes with a trained policy, without exploration noise."""
+    """Play episodes with a trained policy, without exploration noise; their results go into eval.json.
+
+    --video also writes a film, eval.mp4, one episode after the other: what the agent sees, enlarged, or the maze that
+    it is in. Below grows a curve: the potential of each frame where the method has one, measured from the anchor of a
+    batch of the run's replay; else the value that the critic gives the frame; else the return so far.
+    """
 
     run: Positional[Path]
     """The run's folder."""
@@ -159,6 +165,10 @@ class EvalOptions:
     """How many episodes."""
     seed: int = 0
     """Seed of the episodes' starts."""
+    video: bool = False
+    """Also write a film of them (needs the extra `metaworld`)."""
+    fps: int = 20
+    """Steps that the film shows in a second."""
 
 
 def eval_command(args: Sequence[str]) -> int:
@@ -166,7 +176,12 @@ def eval_command(args: Sequence[str]) -> int:
     options = parse(EvalOptions, args, "teb eval")
     if options.episodes < 1:
         raise ValueError(f"episodes: must be above 0, got {options.episodes}")
-    result = evaluate(options.run, options.episodes, options.seed)
+    if options.fps < 1:
+        raise ValueError(f"fps: must be above 0, got {options.fps}")
+    if options.fps != EvalOptions.fps and not options.video:
+        raise ValueError("fps: goes with --video")
+    film = options.run / "eval.mp4" if options.video else None
+    result = evaluate(options.run, options.episodes, options.seed, film, options.fps)
     numbers = {name: value for name, value in result.items() if name != "returns"}
     print(
         "  ".join(
@@ -174,13 +189,20 @@ def eval_command(args: Sequence[str]) -> int:
             for name, value in numbers.items()
         )
     )
-    print(f"written: {options.run / 'eval.json'}")
+    for path in (options.run / "eval.json", film):
+        if path is not None:
+            print(f"written: {path}")
     return 0
 
 
 @dataclass(frozen=True)
 class ShowOptions:
-    """Draw runs: coverage maps coloured by the time of first visit, learning curves, and a table beside them."""
+    """Draw runs: coverage maps coloured by the time of first visit, learning curves, and a table beside them.
+
+    Of runs from pixels: success and return in training and evaluation, the bonus, and how the representation is doing.
+    Of a single one also which frames of its replay the agent of its newest checkpoint takes for most alike and most
+    unlike: neighbours.png.
+    """
 
     runs: Positional[tuple[Path, ...]]
     """Run folders; several are drawn side by side."""
@@ -215,7 +237,25 @@ def show_command(args: Sequence[str]) -> int:
         raise ValueError(f"{idle[0]}: goes with --by-skill")
     for path in show_by_skill(options) if options.by_skill else show(list(options.runs), options.out):
         print(f"written: {path}")
+    if len(options.runs) == 1 and not options.by_skill:
+        for path in show_seen(options.runs[0], options.out):
+            print(f"written: {path}")
     return 0
+
+
+def show_seen(folder: Path, out: Path | None) -> list[Path]:
+    """Draw the nearest and farthest neighbours of some frames, for a run from pixels; or say why not."""
+    from teb.report.neighbours import show_neighbours
+    from teb.report.records import read_record
+
+    record = read_record(folder)
+    try:
+        if observed(record.env) != "pixels":
+            return []
+        return show_neighbours(record, remembered_frames(folder), (out or folder) / "neighbours")
+    except (ValueError, OSError, RunError, CheckpointError) as problem:
+        print(f"no neighbours of frames are drawn: {problem}")
+        return []
 
 
 def show_by_skill(options: ShowOptions) -> list[Path]:
@@ -304,8 +344,8 @@ def bench_command(args: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train_command, "train an agent, or go on with a stopped run"),
-    "eval": (eval_command, "play episodes with a trained policy"),
-    "show": (show_command, "draw runs: coverage maps, curves, a table"),
+    "eval": (eval_command, "play episodes with a trained policy, film them"),
+    "show": (show_command, "draw runs: coverage maps, curves, a table, frames that are alike"),
     "study": (study_command, "tables and figures from stored runs: list, plan, run, show"),
     "theory": (theory_command, "check the paper's statements by exact computation, or on your own process"),
     "bench": (bench_command, "measure speed, as ratios"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from teb.replay.ring import Replay
-from teb.replay.saved import Pieces, replay_bytes
+from teb.replay.saved import Pieces, replay_bytes, some_episodes
 from teb.replay.stacking import first_stack, last_stack, next_stack
 
 
@@ -125,3 +125,32 @@ def test_a_state_of_frames_is_made_of_views_and_loads_elsewhere(lengths: list[in
 def test_what_cannot_be_stacked_is_refused(shape: tuple[int, ...], count: int) -> None:
     with pytest.raises(ValueError, match="frame_stack"):
         Replay(10, shape, np.uint8, 1, 0, count)
+
+
+@pytest.mark.parametrize(("lengths", "capacity"), [([9, 4, 7], 100), ([9, 4, 7, 8, 3, 11], 23)])
+@pytest.mark.parametrize("running", [False, True])
+def test_some_episodes_of_a_saved_replay_make_a_replay_of_their_own(
+    lengths: list[int], capacity: int, running: bool
+) -> None:
+    replay = frames_of(lengths, capacity, 3)
+    kept = list(range(len(lengths) - replay.episodes, len(lengths)))
+    if running:
+        play(replay, 99, 2, ends=False)
+        kept = kept[len(kept) - replay.episodes :]
+    saved = {k: v.joined() if isinstance(v, Pieces) else v for k, v in replay.state().items()}
+    rows = np.array([len(kept) - 1, 0])
+    some = some_episodes(saved, rows)
+    again = Replay(len(some["obs"]), (3, 4, 5), np.uint8, 2, 0, 3)
+    again.load(some)
+    assert again.episodes == 2 and not again.running
+    begin = 0
+    for row in rows:
+        episode, length = kept[row], lengths[kept[row]]
+        slots = slice(begin, begin + length)
+        expected = np.stack([frame(episode, t) for t in range(length + 1)])
+        np.testing.assert_array_equal(some["obs"][slots], expected[:-1])
+        np.testing.assert_array_equal(some["action"][slots, 1], np.arange(length))
+        np.testing.assert_array_equal(some["reward"][slots], np.arange(length))
+        begin += length
+    finals = [frame(kept[row], lengths[kept[row]]) for row in rows]
+    np.testing.assert_array_equal(some["final_obs"], np.stack(finals))

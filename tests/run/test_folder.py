@@ -19,7 +19,8 @@ from small_runs import assert_same_run, go_on, latest, newest_step, read_record,
 
 from teb.agents.backbone import Backbone
 from teb.explorers.teb import Teb
-from teb.run.evaluate import evaluate, play, play_skills, read_evaluation, trained
+from teb.run.evaluate import evaluate, play, play_skills, read_evaluation
+from teb.run.insight import trained
 from teb.run.session import build, read_config, resolved, session
 from teb.run.stopping import stop_on_signals
 from teb.run.train import RunError
@@ -191,7 +192,8 @@ def test_each_skill_is_played_with_its_mean_action(tmp_path: Path) -> None:
     config = small_config("lsd")
     go_on(config, tmp_path)
     played = play_skills(tmp_path, 1, 5)
-    task, agent, _ = trained(tmp_path)
+    run = trained(tmp_path)
+    task, agent = run.task, run.agent
     for skill, (path,) in zip(played.skills, played.paths, strict=True):
         task.env.reset(options={"start": path[0]})
         action = agent.act(path[0], skill, 0, explore=False)

@@ -15,6 +15,7 @@ from teb.agents.mixing import Calibration, MixingConfig
 from teb.agents.protocol import (
     Batch,
     Explorer,
+    Measured,
     Metrics,
     Paid,
     Representation,
@@ -27,6 +28,7 @@ from teb.agents.protocol import (
 )
 from teb.agents.sight import Sight
 from teb.agents.state import state_of, take_up
+from teb.maths.distances import latent_distance
 from teb.maths.shaping import n_step_sum
 from teb.nets.mlp import initialised_from
 from teb.seeding import child_seed, torch_generator
@@ -236,6 +238,37 @@ class ComposedAgent:
         if self.backbone.pictures is None:
             return Sight(self.backbone, batch, self.learning, self.exploring)
         return Sight(self.backbone, batch, self.shifting, self.representing)
+
+    @torch.inference_mode()
+    def appraise(self, batch: Batch, over: Batch) -> Measured:
+        """The explorer's potential, if it has one, else the smaller value of the critic at the mean action.
+
+        All calls draw the same random numbers, so that episodes are measured alike.
+        """
+        sight, potentials = self._unshifted(batch), getattr(self.explorer, "potentials", None)
+        if potentials is not None:
+            shown = [each.shown((0,)) for each in (sight, self._unshifted(over))]
+            return Measured("potential", potentials(*shown, self.policy, self._repeated()))
+        x = self.backbone.joined(sight.features(0), batch.skill)
+        return Measured("critic's value", self.backbone.critic(x, self.backbone.actor(x)).amin(-1))
+
+    @torch.inference_mode()
+    def distances(self, batch: Batch) -> Measured:
+        """In the representation's metric, if it has one, else in the explorer's, else between latents."""
+        shown = self._unshifted(batch).shown((0,))
+        for part in (self.representation, self.explorer):
+            offered = getattr(part, "distances", None)
+            measured = offered(shown, self.policy, self._repeated()) if offered else None
+            if measured is not None:
+                return measured
+        z = shown.obs
+        return Measured("Euclidean distance of the critic's latents", latent_distance(z[:, None], z[None]))
+
+    def _unshifted(self, batch: Batch) -> Sight:
+        return Sight(self.backbone, batch, None, None)
+
+    def _repeated(self) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(0)
 
     def pay(self, shown: Batch) -> Paid:
         """What the explorer pays for each window: once, or the discounted sum over its steps."""

@@ -104,6 +104,15 @@ def to_batch(sample: Sample, first_obs: np.ndarray, device: torch.device) -> Bat
     )
 
 
+def states_batch(
+    obs: np.ndarray, action: np.ndarray, skill: np.ndarray, first_obs: np.ndarray, device: torch.device
+) -> Batch:
+    """States by themselves as a batch: windows of no step, no reward; an action may be NaN where none was taken."""
+    zeros, ones = np.zeros((len(obs), 1), np.float32), np.ones((len(obs), 1), np.float32)
+    sample = Sample(obs, action, zeros, ones, obs, zeros, obs[:, None], action[:, None], skill)
+    return to_batch(sample, first_obs, device)
+
+
 def _moved(array: np.ndarray, device: torch.device) -> Tensor:
     """The array as a tensor there. Stacks of frames share their memory: what lies below them is moved, once."""
     tensor = torch.from_numpy(array)
@@ -247,8 +256,21 @@ class Paid(NamedTuple):
         return cls(bonus, metrics | {"bonus_mean": bonus.mean(), "bonus_min": low, "bonus_max": high})
 
 
+class Measured(NamedTuple):
+    """Numbers about states for people to look at, and what a picture calls them."""
+
+    name: str
+    values: Tensor
+
+
 class Explorer(Protocol):
-    """Turns a batch into an intrinsic reward. An `nn.Module`, so that its state is saved without further code."""
+    """Turns a batch into an intrinsic reward. An `nn.Module`, so that its state is saved without further code.
+
+    It may offer two more, for pictures of a trained agent; both look at o_t = `batch.obs` alone:
+
+    - `potentials(batch, over, policy, rng)` -> [B]: its potential, where the anchor is taken over the batch `over`;
+    - `distances(batch, policy, rng)` -> `Measured` [B, B] or None: how far it holds each from each other.
+    """
 
     traits: Traits
 
@@ -275,7 +297,8 @@ class Explorer(Protocol):
 class Representation(Protocol):
     """Shapes the latents of pictures. An `nn.Module` that is shown what explorers are, and steps nothing itself.
 
-    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder`, and from `joint` on.
+    Of `Traits` it states `reads`, `horizon`, `grad_clip`, `trains_encoder`, and from `joint` on. It may offer
+    `distances`, see `Explorer`.
     """
 
     traits: Traits
@@ -294,7 +317,13 @@ class Representation(Protocol):
 
 
 class Agent(Protocol):
-    """What the loop drives."""
+    """What the loop drives.
+
+    It may offer two more, for films and pictures of a trained agent:
+
+    - `appraise(batch, over)` -> `Measured` [B]: what it makes of each o_t, beside a sample `over` of its experience;
+    - `distances(batch)` -> `Measured` [B, B]: how far it holds each o_t from each other.
+    """
 
     sampling: Sampling | None
     """What to sample for one update; None for an agent that learns nothing."""

@@ -19,9 +19,16 @@ class Sight:
     """
 
     def __init__(
-        self, backbone: Backbone, batch: Batch, shifting: torch.Generator, further: torch.Generator
+        self,
+        backbone: Backbone,
+        batch: Batch,
+        shifting: torch.Generator | None,
+        further: torch.Generator | None,
     ) -> None:
-        """`shifting` draws the shifts of o_t and o_{t+n}, as DrQ-v2 does; `further` those of whatever else is read."""
+        """`shifting` draws the shifts of o_t and o_{t+n}, as DrQ-v2 does; `further` those of whatever else is read.
+
+        What has no generator is not shifted.
+        """
         self.backbone, self.batch = backbone, batch
         self.end = batch.window_obs.shape[1] - 1
         self.further = further
@@ -32,9 +39,10 @@ class Sight:
             for step in (0, self.end):
                 self.images[step] = self._shifted(step, shifting)
 
-    def _shifted(self, step: int, rng: torch.Generator) -> Tensor:
+    def _shifted(self, step: int, rng: torch.Generator | None) -> Tensor:
         assert self.backbone.pictures is not None
-        return randomly_shifted(self.batch.window_obs[:, step], self.backbone.pictures.config.shift, rng)
+        images, pad = self.batch.window_obs[:, step], self.backbone.pictures.config.shift
+        return images if rng is None else randomly_shifted(images, pad, rng)
 
     def moved(self) -> None:
         """Forget what was encoded: the encoder has changed."""

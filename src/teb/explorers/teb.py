@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from teb.agents.protocol import Batch, Metrics, Paid, Policy, Shapes, Traits
+from teb.agents.protocol import Batch, Measured, Metrics, Paid, Policy, Shapes, Traits
 from teb.checks import in_range, one_of_the_choices, positive
 from teb.explorers.entry import Entry
 from teb.maths.bisimulation import pairwise_transition_distance, transition_distance
@@ -406,6 +406,31 @@ class Teb(nn.Module):
         if self.c_r:
             distances.add_((reward - anchor.reward.T).abs_(), alpha=self.c_r)
         return nearest_mean(distances, config.neighbours)
+
+    # --- for pictures of a trained agent ----------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def potentials(self, batch: Batch, over: Batch, policy: Policy, rng: torch.Generator) -> Tensor:
+        """Phi at each o_t, [B], as where a step starts; the anchor is that of the batch `over`.
+
+        Of random anchors one stands for all, or the curve along an episode would be noise. Before there are particles
+        it is 0, as the bonus is.
+        """
+        policy = self._acting(over, policy, rng)
+        anchor = self.anchor(over, policy, rng)
+        if self.config.anchor == "random":
+            anchor = Anchor(*(rows[:1] for rows in anchor))
+        phi = self.potential(Nodes.of(batch, slice(0, 1)), anchor, policy, rng, self._replayed(start=True))
+        return phi if self.particles is None else torch.where(self.particles.filled(), phi, 0.0)
+
+    @torch.no_grad()
+    def distances(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Measured:
+        """d_pre of every o_t to every other at the mean action, [B, B]: of the pairs that the potential measures."""
+        said = self.predict(batch.obs, policy(batch.obs, batch.skill, None))
+        kind = "mean" if self.w_dist == "sample" else self.w_dist
+        rows, columns = ((each[:, None], each[None]) for each in (said.next, said.next_sigma))
+        w1 = transition_distance(rows[0], columns[0], rows[1], columns[1], kind, self.latent_dist)
+        return Measured("predictive distance", self.c_r * (said.reward - said.reward.T).abs() + self.c_t * w1)
 
     # --- the anchor ------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,20 @@ def replay_bytes(transitions: int, obs_shape: tuple[int, ...], obs_dtype: DTypeL
     return transitions * math.prod(obs_shape) * np.dtype(obs_dtype).itemsize
 
 
+def some_episodes(state: Mapping[str, Array], rows: Array) -> dict[str, Array]:
+    """The saved replay without all but these of its finished episodes; of a mapped file only these are read."""
+    ends: list[int] = np.cumsum(state["length"]).tolist()
+    begins = [0, *ends]
+    slots = np.concatenate([np.arange(begins[row], ends[row], dtype=np.int64) for row in rows.tolist()])
+    columns = state.keys() - {"final_obs", "length", "running"}
+    return {
+        **{name: state[name][slots] for name in columns},
+        "final_obs": state["final_obs"][rows],
+        "length": state["length"][rows],
+        "running": np.array(False),
+    }
+
+
 def check_saved(state: Mapping[str, Array], per_transition: Mapping[str, Array], capacity: int) -> None:
     """Raise `ValueError` unless `state` fits a replay with these arrays, one entry per transition each."""
     columns = {**per_transition, "final_obs": per_transition["obs"]}

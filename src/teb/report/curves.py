@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,17 +17,24 @@ from teb.report.statistics import Floats, align, common_grid
 from teb.report.style import LineStyle
 from teb.report.words import series_name, short_steps
 
-BONUS_SERIES = ("bonus_mean", "bonus_abs_p50", "bonus_abs_p95")
 BONUS_NAMES = {
     "bonus_mean": "mean",
     "bonus_abs_p50": "median of |bonus|",
     "bonus_abs_p95": "95th percentile of |bonus|",
 }
-_BONUS_STROKES = {
-    "bonus_mean": "solid",
-    "bonus_abs_p50": (0, (5, 1.5, 1, 1.5)),
-    "bonus_abs_p95": (0, (1, 1.2)),
+_STROKES: tuple[Any, ...] = ("solid", (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
+
+_ABOVE: dict[str, Any] = {
+    "loc": "lower left",
+    "bbox_to_anchor": (0.0, 1.0),
+    "fontsize": 7.5,
+    "columnspacing": 1.0,
+    "borderaxespad": 0.2,
+    "labelspacing": 0.2,
 }
+
+Legend = bool | Literal["above"]
+"""Whether strokes are explained, in the axes where there is most room or above them."""
 
 
 def learning_curve(
@@ -52,32 +60,59 @@ def learning_curve(
 
 
 def bonus_curve(
-    records: Sequence[Record], ax: Axes, *, styles: Mapping[str, LineStyle] | None = None, legend: bool = True
+    records: Sequence[Record],
+    ax: Axes,
+    *,
+    styles: Mapping[str, LineStyle] | None = None,
+    legend: Legend = True,
 ) -> list[Line2D]:
     """Draw the intrinsic bonus: colour tells the run, stroke tells mean, median or 95th percentile."""
-    found = groups(records)
-    styles = styles or line_styles_of(found)
-    drawn, lines = [], []
+    lines = stroke_curves(records, ax, "intrinsic bonus", BONUS_NAMES, styles=styles, legend=legend)
     with style.applied():
-        for series in BONUS_SERIES:
-            for group in found:
-                look = LineStyle(styles[group.legend].colour, _BONUS_STROKES[series])
-                new = _draw_group(group, ax, series, look, band=False)
-                drawn += [series] if new and series not in drawn else []
-                lines += new
-        dress_axes(ax, "intrinsic bonus")
         if _spans_decades(lines):
             ax.set_yscale("log")
+    return lines
+
+
+def stroke_curves(
+    records: Sequence[Record],
+    ax: Axes,
+    label: str,
+    names: Mapping[str, str],
+    *,
+    styles: Mapping[str, LineStyle] | None = None,
+    legend: Legend = True,
+    bridge: bool = False,
+) -> list[Line2D]:
+    """Draw up to three series into one panel: colour tells the run, stroke tells the series.
+
+    `names` says what each series is called in the legend. With `bridge` a line goes straight over steps at which
+    nothing was measured, as between evaluations; otherwise the value before still holds there.
+    """
+    found = groups(records)
+    styles = styles or line_styles_of(found)
+    strokes = dict(zip(names, _STROKES, strict=False))
+    drawn, lines = [], []
+    with style.applied():
+        for series in names:
+            for group in found:
+                look = LineStyle(styles[group.legend].colour, strokes[series])
+                new = _draw_group(group, ax, series, look, band=False, bridge=bridge)
+                drawn += [series] if new and series not in drawn else []
+                lines += new
+        dress_axes(ax, label)
         if legend and len(drawn) > 1:
-            ax.legend(handles=[_stroke_key(series) for series in drawn], handlelength=3)
-        elif drawn:
-            ax.set_ylabel(f"intrinsic bonus, {BONUS_NAMES[drawn[0]]}")
+            keys = [_stroke_key(strokes[series], names[series]) for series in drawn]
+            above = {"ncols": 2 if len(keys) == 2 else 1, **_ABOVE} if legend == "above" else {}
+            ax.legend(handles=keys, handlelength=3, **above)
+        elif drawn and len(names) > 1:
+            ax.set_ylabel(f"{label}, {names[drawn[0]]}")
     return lines
 
 
 def has_bonus(record: Record) -> bool:
     """Whether the record holds any series of the intrinsic bonus."""
-    return any(record.series(series) is not None for series in BONUS_SERIES)
+    return any(record.series(series) is not None for series in BONUS_NAMES)
 
 
 def line_styles_of(found: Sequence[Group]) -> dict[str, LineStyle]:
@@ -97,8 +132,14 @@ def dress_axes(ax: Axes, series: str) -> None:
         ax.set_ylim(0, 1)
 
 
-def _draw_group(group: Group, ax: Axes, series: str, look: LineStyle, *, band: bool = True) -> list[Line2D]:
+def _draw_group(
+    group: Group, ax: Axes, series: str, look: LineStyle, *, band: bool = True, bridge: bool = False
+) -> list[Line2D]:
     curves = [curve for record in group.records if (curve := record.series(series)) is not None]
+    if bridge:
+        curves = [
+            (steps[known], values[known]) for steps, values in curves for known in [np.isfinite(values)]
+        ]
     if not curves:
         return []
     grid, rows = _aligned(curves)
@@ -126,5 +167,5 @@ def _spans_decades(lines: Sequence[Line2D]) -> bool:
     return bool(values.size and values.min() > 0 and values.max() > 50 * values.min())
 
 
-def _stroke_key(series: str) -> Line2D:
-    return Line2D([], [], color="#4a4a4a", linestyle=_BONUS_STROKES[series], label=BONUS_NAMES[series])
+def _stroke_key(stroke: Any, name: str) -> Line2D:
+    return Line2D([], [], color="#4a4a4a", linestyle=stroke, label=name)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure, SubFigure
 from teb.report import style
 from teb.report.comparison import groups
 from teb.report.curves import bonus_curve, has_bonus, learning_curve, line_styles_of
+from teb.report.health import has_health, health_figure
 from teb.report.maps import COLOURBAR_LABEL, coverage_map, map_aspect
 from teb.report.records import Record
 
@@ -31,10 +32,15 @@ def show_runs(records: Sequence[Record], stem: Path) -> list[Path]:
 
 
 def runs_figure(records: Sequence[Record]) -> Figure:
-    """Coverage maps of the runs that have one, then the headline of all and their intrinsic bonus."""
+    """Coverage maps of the runs that have one, then the headline of all and their intrinsic bonus.
+
+    Where no run has a map and some tell more, as those that see pictures do, there are the panels of `health`.
+    """
     if not records:
         raise ValueError("records: expected at least one run, got none")
     with_map = [record for record in records if record.map]
+    if not with_map and any(has_health(record) for record in records):
+        return health_figure(records)
     curves_height = _CURVES_HEIGHT + 0.24 * math.ceil(len(groups(records)) / 3)
     with style.applied():
         if not with_map:

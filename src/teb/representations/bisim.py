@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from teb.agents.protocol import Batch, Policy, Shapes, Traits
+from teb.agents.protocol import Batch, Measured, Policy, Shapes, Traits
 from teb.checks import in_range, one_of_the_choices, positive
 from teb.explorers.entry import Entry
 from teb.maths.bisimulation import (
@@ -235,6 +235,12 @@ class Bisim(Regression):
         spread = prediction.next_sigma
         w1 = transition_distance(following[i], spread[i], following[j], spread[j], kind, config.latent_dist)
         return metric_target(delta_r, w1, self.c_r, self.c_t)
+
+    def distances(self, batch: Batch, policy: Policy, rng: torch.Generator) -> Measured | None:
+        """d_omega, the norm between latents, if L_bisim makes it a metric (TEB eq. 3)."""
+        z = batch.obs
+        between = latent_distance(z[:, None], z[None], self.config.latent_dist)
+        return Measured("bisimulation metric", between) if self.config.lambda_b else None
 
     @torch.no_grad()
     def after_step(self) -> None:

@@ -14,10 +14,16 @@ from teb.seeding import child_seed
 
 
 class Episode(NamedTuple):
-    """One episode that was played."""
+    """One episode that was played, T steps."""
 
     obs: list[np.ndarray]
     """Its observations, T+1 of [D], or of [C, H, W]."""
+    actions: list[np.ndarray]
+    skills: list[np.ndarray]
+    """Those that chose the actions, each [K]."""
+    rewards: list[float]
+    solved: list[bool]
+    """After each step whether the task was solved by then; empty where it does not say."""
     said: Mapping[str, float]
     """Its `return`, and what the task's meter says of it."""
 
@@ -34,21 +40,27 @@ def play(
     task.meter.observe(frame, 0)
     obs = first_stack(frame, task.frame_stack)
     skill_rng = np.random.default_rng(child_seed(seed, "skill"))
-    acting, frames, total, ended = skill, [frame.copy()], 0.0, False
+    episode = Episode([frame.copy()], [], [], [], [], {})
+    acting, total, ended = skill, 0.0, False
     said: Mapping[str, float] = {}
     while not ended:
-        steps = len(frames) - 1
+        steps = len(episode.actions)
         if acting is None or (skill is None and agent.skills.due(steps)):
             acting = agent.skills.draw(skill_rng)
         action = agent.act(obs, acting, steps, explore=False)
         frame, reward, terminated, truncated, info = task.env.step(action)
-        frames.append(frame.copy())
         ended = terminated or truncated
         task.meter.observe(frame, steps + 1)
         said = task.meter.observe_step(info, ended)
         obs = next_stack(obs, frame)
         total += float(reward)
-    return Episode(frames, {"return": total, **said})
+        episode.obs.append(frame.copy())
+        episode.actions.append(action)
+        episode.skills.append(acting)
+        episode.rewards.append(float(reward))
+        if "success" in info:
+            episode.solved.append(bool(info["success"]) or episode.solved[-1:] == [True])
+    return episode._replace(said={"return": total, **said})
 
 
 def average(played: Sequence[Episode]) -> dict[str, float]:
