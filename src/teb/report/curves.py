@@ -14,7 +14,7 @@ from teb.report.comparison import Group, groups
 from teb.report.records import Record
 from teb.report.statistics import Floats, align, common_grid
 from teb.report.style import LineStyle
-from teb.report.words import series_name, short_steps
+from teb.report.words import SHARES, series_name, short_steps
 
 BONUS_SERIES = ("bonus_mean", "bonus_abs_p50", "bonus_abs_p95")
 BONUS_NAMES = {
@@ -93,7 +93,7 @@ def dress_axes(ax: Axes, series: str) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
     ax.autoscale(axis="x")  # again, since the axes may have been dressed before this curve came
     ax.set_xlim(left=0)
-    if series == "coverage":
+    if series in SHARES:
         ax.set_ylim(0, 1)
 
 

@@ -15,12 +15,13 @@ from matplotlib.patches import Patch
 
 from teb.report import style
 from teb.report.aggregate import aggregate_table, profile_figure
+from teb.report.atlas import atlas_figure
 from teb.report.curves import learning_curve
 from teb.report.exports import csv_table, latex_table
-from teb.report.grid import BASELINE, Cell, Published, Study, study_table, task_name
+from teb.report.grid import BASELINE, PUBLISHED, Cell, Published, Study, study_table, task_name
 from teb.report.statistics import mean_std
 from teb.report.style import LineStyle
-from teb.report.words import MISSING, series_name, short_steps
+from teb.report.words import MISSING, SHARES, short_steps
 
 __all__ = [
     "BASELINE", "Cell", "Published", "Study", "curves_figure", "final_figure", "study_table", "write_study",
@@ -32,11 +33,14 @@ _PANELS_PER_ROW = 4
 def write_study(study: Study, folder: Path) -> list[Path]:
     """Write figures as PNG and SVG, and the table as Markdown, LaTeX and CSV; return the paths.
 
-    A study of several environments also gets aggregates over them and performance profiles.
+    A study of several environments also gets aggregates over them and performance profiles, one that asks for them
+    coverage maps.
     """
     folder = Path(folder)
     paths = style.save(curves_figure(study), folder / "curves")
     paths += style.save(final_figure(study), folder / "final")
+    for name in study.maps:
+        paths += style.save(atlas_figure(study, study.maps[name]), folder / name)
     texts = {"table.md": study_table(study), "table.tex": latex_table(study), "runs.csv": csv_table(study)}
     if len(study.envs) > 1:
         paths += style.save(profile_figure(study), folder / "profiles")
@@ -48,7 +52,7 @@ def write_study(study: Study, folder: Path) -> list[Path]:
 
 
 def curves_figure(study: Study) -> Figure:
-    """The headline over steps, a panel per environment, a line per row: mean over seeds, band of one std."""
+    """What is measured over steps, a panel per environment, a line per row: mean over seeds, band of one std."""
     with style.applied():
         keys = [_row_key(study, row) for row in study.all_rows]
         columns = style.legend_columns([str(key.get_label()) for key in keys], _width(study))
@@ -57,7 +61,7 @@ def curves_figure(study: Study) -> Figure:
             for row in reversed(study.all_rows):
                 # One group per row: a row whose runs stem from several configurations is still one line.
                 members = [replace(record, config_hash="") for record in study.cell(row, env).records]
-                learning_curve(members, ax, study.headline, styles=_styles(study), legend=False)
+                learning_curve(members, ax, study.measure.series, styles=_styles(study), legend=False)
             ax.set_title(task_name(env))
             if study.steps[env][0]:
                 ax.set_xlim(right=1.02 * study.steps[env][0])  # as far as all runs went
@@ -68,15 +72,20 @@ def curves_figure(study: Study) -> Figure:
 
 
 def final_figure(study: Study) -> Figure:
-    """The headline at the end: bar = mean, whisker = one std, dot = one seed, hollow diamond = published."""
-    count = len(study.all_rows) + len(study.published_rows)
+    """What is measured at the end: bar = mean, whisker = one std, dot = one seed, hollow diamond = published."""
+    count = len(study.listed_rows)
     with style.applied():
         figure, panels = _panels(study, height=0.75 + 0.24 * count, extra=0.35)
         for env, ax in zip(study.envs, panels, strict=False):
-            for place, row in enumerate(study.all_rows):
-                _draw_cell(ax, place, study.cell(row, env), _styles(study)[row])
-            for place, row in enumerate(study.published_rows, start=len(study.all_rows)):
-                _draw_published(ax, place, study.published.get(env, {}).get(row), _styles(study)[row])
+            for place, row in enumerate(study.listed_rows):
+                cell = study.cell(row, env) if row in study.all_rows else Cell()
+                published = study.published.get(env, {}).get(row)
+                if cell.values:
+                    _draw_cell(ax, place, cell, _styles(study)[row])
+                elif row in study.all_rows or published is None:
+                    _say_missing(ax, place)
+                if published is not None:
+                    _draw_published(ax, place, published, _styles(study)[row])
             _dress_final(ax, study, env)
         figure.legend(handles=_final_keys(study), loc="outside lower center", ncols=4)
     return figure
@@ -120,12 +129,11 @@ def _row_key(study: Study, row: str) -> Line2D:
     )
 
 
+def _say_missing(ax: Axes, place: int) -> None:
+    ax.text(0.02, place, MISSING, va="center", color=style.MISSING_GREY, transform=ax.get_yaxis_transform())
+
+
 def _draw_cell(ax: Axes, place: int, cell: Cell, look: LineStyle) -> None:
-    if not cell.values:
-        ax.text(
-            0.02, place, MISSING, va="center", color=style.MISSING_GREY, transform=ax.get_yaxis_transform()
-        )
-        return
     mean, std = mean_std(cell.values)
     ax.barh(place, mean, height=0.62, color=look.colour, alpha=0.3, linewidth=0)
     if math.isfinite(std):
@@ -137,12 +145,7 @@ def _draw_cell(ax: Axes, place: int, cell: Cell, look: LineStyle) -> None:
     ax.plot(cell.values, beside, "o", zorder=4, **dots)
 
 
-def _draw_published(ax: Axes, place: int, value: tuple[float, float] | None, look: LineStyle) -> None:
-    if value is None:
-        ax.text(
-            0.02, place, MISSING, va="center", color=style.MISSING_GREY, transform=ax.get_yaxis_transform()
-        )
-        return
+def _draw_published(ax: Axes, place: int, value: tuple[float, float], look: LineStyle) -> None:
     mean, std = value
     ax.errorbar(
         mean, place, xerr=std if math.isfinite(std) else None, color=look.colour, capsize=2.5, linewidth=1.0
@@ -151,17 +154,15 @@ def _draw_published(ax: Axes, place: int, value: tuple[float, float] | None, loo
 
 
 def _dress_final(ax: Axes, study: Study, env: str) -> None:
-    names = [*study.all_rows, *(f"{row} (published)" for row in study.published_rows)]
+    names = [row if row in study.all_rows else f"{row} {PUBLISHED}" for row in study.listed_rows]
     steps, cut = study.steps[env]
     ax.set_title(task_name(env))
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(
-        f"{series_name(study.headline)} at {short_steps(steps)} steps{' (shortest run)' if cut else ''}"
-    )
-    if study.headline == "coverage":
+    ax.set_xlabel(f"{study.measure.name} at {short_steps(steps)} steps{' (shortest run)' if cut else ''}")
+    if study.measure.series in SHARES:
         ax.set_xlim(0, 1)
 
 
