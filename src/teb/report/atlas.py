@@ -31,8 +31,13 @@ def atlas_figure(study: Study, envs: Sequence[str]) -> Figure:
     last_step = max((study.steps[env][0] for env in envs), default=0) or 1
     heights = [_height([drawn[row, env][0] for row in rows if (row, env) in drawn]) for env in envs]
     with style.applied():
-        tall = _MAP_INCHES * sum(heights) + 0.3 * len(envs) + 1.1
+        tall = _MAP_INCHES * sum(heights) + 0.35 * len(envs) + 1.1
         figure = style.new_figure(_MAP_INCHES * len(rows) + 0.5, tall)
+        engine = figure.get_layout_engine()
+        assert engine is not None
+        engine.set(
+            rect=(0.0, 0.0, 1.0, 1.0 - 0.25 / tall)
+        )  # maps of a fixed shape leave too little for their titles
         panels = figure.subplots(len(envs), len(rows), squeeze=False, height_ratios=heights)
         images = [
             _draw(ax, drawn.get((row, env)), study.steps[env][0] or last_step, last_step)

@@ -36,6 +36,7 @@ def learning_curve(
     *,
     styles: Mapping[str, LineStyle] | None = None,
     legend: bool = True,
+    band: bool = True,
 ) -> list[Line2D]:
     """Draw one series: a line per run, or mean and band of one std over runs that differ in seed.
 
@@ -44,7 +45,11 @@ def learning_curve(
     found = groups(records)
     styles = styles or line_styles_of(found)
     with style.applied():
-        lines = [line for group in found for line in _draw_group(group, ax, series, styles[group.legend])]
+        lines = [
+            line
+            for group in found
+            for line in _draw_group(group, ax, series, styles[group.legend], band=band)
+        ]
         dress_axes(ax, series)
         if legend and lines:
             ax.legend(handles=lines)

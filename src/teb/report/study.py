@@ -28,6 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 _PANELS_PER_ROW = 4
+_BANDED = 8
+"""Curves of more rows than this are drawn without bands, which would hide each other."""
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
@@ -52,19 +54,23 @@ def write_study(study: Study, folder: Path) -> list[Path]:
 
 
 def curves_figure(study: Study) -> Figure:
-    """What is measured over steps, a panel per environment, a line per row: mean over seeds, band of one std."""
+    """What is measured over steps, a line per row: the mean over seeds, with a band of one std if rows are few."""
     with style.applied():
         keys = [_row_key(study, row) for row in study.all_rows]
         columns = style.legend_columns([str(key.get_label()) for key in keys], _width(study))
         figure, panels = _panels(study, height=2.5, extra=0.3 + 0.22 * math.ceil(len(keys) / columns))
+        look, band = _styles(study), len(study.all_rows) <= _BANDED
         for env, ax in zip(study.envs, panels, strict=False):
             for row in reversed(study.all_rows):
                 # One group per row: a row whose runs stem from several configurations is still one line.
                 members = [replace(record, config_hash="") for record in study.cell(row, env).records]
-                learning_curve(members, ax, study.measure.series, styles=_styles(study), legend=False)
+                learning_curve(members, ax, study.measure.series, styles=look, legend=False, band=band)
             ax.set_title(task_name(env))
             if study.steps[env][0]:
                 ax.set_xlim(right=1.02 * study.steps[env][0])  # as far as all runs went
+            else:
+                ax.text(0.5, 0.5, MISSING, transform=ax.transAxes, ha="center", color=style.MISSING_GREY)
+                ax.set_xticks([])
             ax.label_outer()
         _label_inner_edges(study, panels)
         figure.legend(handles=keys, loc="outside lower center", ncols=columns)
@@ -83,7 +89,7 @@ def final_figure(study: Study) -> Figure:
                 if cell.values:
                     _draw_cell(ax, place, cell, _styles(study)[row])
                 elif row in study.all_rows or published is None:
-                    _say_missing(ax, place)
+                    _say_missing(ax, place, aside=published is not None and published[0] < 0.5)
                 if published is not None:
                     _draw_published(ax, place, published, _styles(study)[row])
             _dress_final(ax, study, env)
@@ -129,8 +135,11 @@ def _row_key(study: Study, row: str) -> Line2D:
     )
 
 
-def _say_missing(ax: Axes, place: int) -> None:
-    ax.text(0.02, place, MISSING, va="center", color=style.MISSING_GREY, transform=ax.get_yaxis_transform())
+def _say_missing(ax: Axes, place: int, *, aside: bool) -> None:
+    """At the left, or aside at the right where a published number stands at the left."""
+    where, side = (0.98, "right") if aside else (0.02, "left")
+    look = {"color": style.MISSING_GREY, "va": "center", "ha": side}
+    ax.text(where, place, MISSING, transform=ax.get_yaxis_transform(), **look)
 
 
 def _draw_cell(ax: Axes, place: int, cell: Cell, look: LineStyle) -> None:
@@ -161,7 +170,8 @@ def _dress_final(ax: Axes, study: Study, env: str) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(f"{study.measure.name} at {short_steps(steps)} steps{' (shortest run)' if cut else ''}")
+    after = f" at {short_steps(steps)} steps{' (shortest run)' if cut else ''}" if steps else ""
+    ax.set_xlabel(study.measure.name + after)
     if study.measure.series in SHARES:
         ax.set_xlim(0, 1)
 

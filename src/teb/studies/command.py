@@ -55,7 +55,6 @@ class StudyOptions:
 class Choice(NamedTuple):
     """A study at a budget, narrowed to what was asked for."""
 
-    name: str
     study: Study
     budget: Budget
     folder: str
@@ -72,8 +71,8 @@ def run(options: StudyOptions) -> int:
     }
     if options.all and options.verb not in ("plan", "show"):
         raise ValueError(f"all: goes with plan and show, not with {options.verb}")
-    if options.all and options.name:
-        raise ValueError(f"all: takes no name beside it, got {options.name!r}")
+    if options.all and (options.name or options.envs or options.methods):
+        raise ValueError("all: takes no name, no --envs and no --methods beside it")
     if options.name in COMPUTED and options.verb != "list":
         return _computed(options)
     return verbs[options.verb](options)
@@ -105,19 +104,20 @@ def chosen(options: StudyOptions) -> Choice:
     )
     kept = [v for v in study.variants if not options.methods or v.agent in options.methods]
     folder = options.name if asked == first else f"{options.name}-{asked}"
-    return Choice(options.name, dataclasses.replace(study, variants=kept), budget, folder)
+    return Choice(dataclasses.replace(study, variants=kept), budget, folder)
 
 
 def every_choice(options: StudyOptions) -> list[Choice]:
-    """The named study, or with `--all` every study at every budget, or at the named one."""
+    """The named study, or with `--all` every study: planned at every budget, shown at its first, or at the named one."""
     if not options.all:
         return [chosen(options)]
-    return [
-        chosen(dataclasses.replace(options, name=name, budget=budget, envs=(), methods=()))
-        for name, study in STUDIES.items()
-        for budget in study.budgets
-        if options.budget in ("", budget)
-    ]
+    found = []
+    for name, study in STUDIES.items():
+        asked = [options.budget] if options.budget else list(study.budgets)
+        for budget in asked if options.verb == "plan" else asked[:1]:
+            if budget in study.budgets:
+                found.append(chosen(dataclasses.replace(options, name=name, budget=budget)))
+    return found
 
 
 def _list(options: StudyOptions) -> int:

@@ -25,13 +25,17 @@ MAZE2D = Study(
     variants=METHODS,
     envs=MAZES,
     budgets={
-        "cpu": Budget("cpu", 20_000, range(3), remark="Published numbers are after 100,000 steps, a mean of ten seeds."),
+        "cpu": Budget(
+            "cpu", 20_000, range(3), remark="Published numbers are after 100,000 steps, of ten seeds."
+        ),
         "paper": Budget("paper", 100_000, range(10)),
     },
     published=coverage(),
     maps={
         "maps": tuple(f"maze2d/{name}" for name in ("square-a", "corridor2", "square-bottleneck")),
-        "maps-further": tuple(f"maze2d/{name}" for name in ("square-b", "square-c", "square-d", "square-tree")),
+        "maps-further": tuple(
+            f"maze2d/{name}" for name in ("square-b", "square-c", "square-d", "square-tree")
+        ),
     },
     map_rows=("teb", "teb-p", "teb-p (bonus=potential)", "icm", "smm", "cesd", "cic", "eta0", "uniform"),
-)  # fmt: skip
+)

@@ -16,14 +16,14 @@ PAPER = Budget(
     "paper",
     500_000,
     range(3),
-    remark="500,000 steps are a million simulator frames, the least that the paper names; it does not say which task had more.",
+    remark="500,000 steps are a million frames, the least that the paper names; which tasks had more is not told.",
 )  # fmt: skip
 ON_PROBES = Budget(
     "cpu",
     20_000,
     range(2),
     envs=PROBES,
-    remark="Two small visual tasks stand in for Meta-World here; nothing in this table is comparable with the paper's numbers.",
+    remark="Two small visual tasks stand in for Meta-World: the paper has no numbers to compare with.",
 )  # fmt: skip
 SHORT = Budget(
     "cpu",
@@ -31,7 +31,7 @@ SHORT = Budget(
     range(2),
     envs=("metaworld/drawer-close", "metaworld/coffee-push"),
     options={"render-quality": "fast"},
-    remark="25,000 steps are a twentieth of the paper's least: coffee-push is one of its tasks, drawer-close an easy one that is not.",
+    remark="25,000 steps are a twentieth of the paper's least; drawer-close is an easy task and none of the paper's.",
 )  # fmt: skip
 
 TUNED: dict[str, Options] = {
@@ -110,7 +110,7 @@ DISTRACTORS = Study(
     envs=ABLATED,
     budgets={"cpu": SHORT, "paper": PAPER},
     measure=BEST_SUCCESS,
-    remarks=("Distracted: all six kinds at the easy scale, drawn anew in each episode, in training and evaluation.",),
+    remarks=("Distracted: all six kinds at the easy scale, drawn anew in each episode.",),
 )  # fmt: skip
 
 PROBE = Study(
@@ -119,8 +119,8 @@ PROBE = Study(
         *(
             Variant(name)
             for name in (
-                "teb", "teb-no-rep", "teb-no-int", "teb-env-metric", "teb-p", "drqv2", "drm", "rap", "ctrlsr", "dbc", "mico",
-                "icm", "icm+rep", "lbs", "lbs+rep", "cesd", "cesd+rep",
+                "teb", "teb-no-rep", "teb-no-int", "teb-env-metric", "teb-p", "drqv2", "drm", "rap", "ctrlsr",
+                "dbc", "mico", "icm", "icm+rep", "lbs", "lbs+rep", "cesd", "cesd+rep",
             )
         ),
         Variant("uniform"),

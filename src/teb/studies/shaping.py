@@ -95,7 +95,14 @@ READINGS = Study(
 PRECISION = Study(
     title="bfloat16 against float32 in the hidden products",
     variants=[
-        *(Variant("teb-p", {"bonus": "potential", "precision": precision}) for precision in ("bf16", "fp32")),
+        *(
+            Variant(
+                "teb-p",
+                {"bonus": "potential", "precision": precision},
+                name=f"teb-p (bonus=potential) in {precision}",
+            )
+            for precision in ("bf16", "fp32")
+        ),
         Variant("uniform"),
     ],
     envs=["maze2d/square-a"],

@@ -101,7 +101,7 @@ class Estimate:
 
 
 def estimate(lacking: Sequence[Job], records: Sequence[Record]) -> Estimate:
-    """From the mean seconds per step of runs of the same agent, family, preset and kind of device, else of all agents."""
+    """From the mean seconds per step of runs of the same agent, family, preset and device, else of all agents."""
     speeds: dict[tuple[str, ...], list[float]] = {}
     for record in records:
         if record.env_steps and np.isfinite(record.wall_seconds):
