@@ -108,7 +108,7 @@ def chosen(options: StudyOptions) -> Choice:
 
 
 def every_choice(options: StudyOptions) -> list[Choice]:
-    """The named study, or with `--all` every study: planned at every budget, shown at its first, or at the named one."""
+    """The named study, or all: planned at every budget, shown at the first of each; or all at the named budget."""
     if not options.all:
         return [chosen(options)]
     found = []
