@@ -79,7 +79,7 @@ ANCHORS = Study(
     ],
     envs=ABLATED,
     budgets={
-        "cpu": Budget("cpu", 10_000, range(2), envs=PROBES, options={"eval-every": 2000}, remark=ON_PROBES.remark),
+        "cpu": Budget("cpu", 10_000, range(2), envs=PROBES, remark=ON_PROBES.remark),
         "paper": Budget("paper", 250_000, range(3), remark="250,000 steps are half of the ablations' million frames."),
     },
     measure=BEST_SUCCESS,
