@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from teb.report import style
 from teb.report.grid import Study, task_name
@@ -34,7 +35,7 @@ def atlas_figure(study: Study, envs: Sequence[str]) -> Figure:
         tall = _MAP_INCHES * sum(heights) + 0.35 * len(envs) + 1.1
         figure = style.new_figure(_MAP_INCHES * len(rows) + 0.5, tall)
         engine = figure.get_layout_engine()
-        assert engine is not None
+        assert isinstance(engine, ConstrainedLayoutEngine)
         engine.set(
             rect=(0.0, 0.0, 1.0, 1.0 - 0.25 / tall)
         )  # maps of a fixed shape leave too little for their titles

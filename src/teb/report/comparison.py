@@ -86,7 +86,8 @@ def compare(records: Sequence[Record], measure: Measure | None = None, at: int |
     if len(totals) == 1 and (at is None or at == min(totals)) and not any(of.best for of in measures):
         values = (_final(record, of.series) for record, of in zip(records, measures, strict=True))
         return Comparison(totals.pop(), False, tuple(values))
-    steps = min([*known, *([] if at is None else [at])])
+    shortest = min(known)
+    steps = shortest if at is None else min(shortest, at)
     cut = len(totals) > 1 if at is None else steps < at
     return Comparison(
         steps, cut, tuple(_value_at(record, of, steps) for record, of in zip(records, measures, strict=True))

@@ -43,8 +43,8 @@ def coverage_map(
 
 
 def draw_visits(map: Mapping[str, Any], visits: NDArray[np.float64], ax: Axes, last_step: float) -> AxesImage:
-    """Ground, first visits up to a step, walls."""
-    unseen = ~inside_cells(map) | np.isnan(visits) | (visits > last_step)
+    """Ground, first visits coloured up to a step, walls."""
+    unseen = ~inside_cells(map) | np.isnan(visits)
     draw_ground(map, ax)
     image = ax.imshow(
         np.ma.masked_where(unseen, visits / 1000).T,

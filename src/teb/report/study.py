@@ -138,8 +138,8 @@ def _row_key(study: Study, row: str) -> Line2D:
 def _say_missing(ax: Axes, place: int, *, aside: bool) -> None:
     """At the left, or aside at the right where a published number stands at the left."""
     where, side = (0.98, "right") if aside else (0.02, "left")
-    look = {"color": style.MISSING_GREY, "va": "center", "ha": side}
-    ax.text(where, place, MISSING, transform=ax.get_yaxis_transform(), **look)
+    beside = ax.get_yaxis_transform()
+    ax.text(where, place, MISSING, va="center", ha=side, color=style.MISSING_GREY, transform=beside)
 
 
 def _draw_cell(ax: Axes, place: int, cell: Cell, look: LineStyle) -> None:
