@@ -81,7 +81,8 @@ def final_figure(study: Study) -> Figure:
     """What is measured at the end: bar = mean, whisker = one std, dot = one seed, hollow diamond = published."""
     count = len(study.listed_rows)
     with style.applied():
-        figure, panels = _panels(study, height=0.75 + 0.24 * count, extra=0.35)
+        names = max(map(len, study.listed_rows)) / 13  # inches
+        figure, panels = _panels(study, height=0.75 + 0.24 * count, extra=0.35, beside=max(0.0, names - 2))
         for env, ax in zip(study.envs, panels, strict=False):
             for place, row in enumerate(study.listed_rows):
                 cell = study.cell(row, env) if row in study.all_rows else Cell()
@@ -108,11 +109,11 @@ def _width(study: Study) -> float:
     return max(6.5, 2.75 * _grid(study)[1])
 
 
-def _panels(study: Study, height: float, extra: float) -> tuple[Figure, list[Axes]]:
+def _panels(study: Study, height: float, extra: float, beside: float = 0.0) -> tuple[Figure, list[Axes]]:
     if not study.envs:
         raise ValueError("envs: expected at least one environment, got none")
     rows, columns = _grid(study)
-    figure = style.new_figure(_width(study), height * rows + extra)
+    figure = style.new_figure(_width(study) + beside, height * rows + extra)
     panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
     for ax in panels[len(study.envs) :]:
         ax.set_axis_off()
@@ -159,7 +160,16 @@ def _draw_published(ax: Axes, place: int, value: tuple[float, float], look: Line
     ax.errorbar(
         mean, place, xerr=std if math.isfinite(std) else None, color=look.colour, capsize=2.5, linewidth=1.0
     )
-    ax.plot(mean, place, "D", markersize=5.5, markerfacecolor="white", markeredgecolor=look.colour, zorder=4)
+    ax.plot(
+        mean,
+        place,
+        "D",
+        markersize=5.5,
+        markerfacecolor="white",
+        markeredgecolor=look.colour,
+        zorder=4,
+        clip_on=False,  # a rate of 0 or 1 lies on the edge
+    )
 
 
 def _dress_final(ax: Axes, study: Study, env: str) -> None:
