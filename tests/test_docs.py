@@ -39,8 +39,9 @@ from teb.config import default_config, to_json
 from teb.explorers.teb import TebConfig
 from teb.representations import REPRESENTATIONS
 from teb.representations.bisim import BisimConfig
-from teb.studies import STUDIES
-from teb.studies.command import StudyOptions, chosen
+from teb.studies import COMPUTED, STUDIES
+from teb.studies.command import StudyOptions, every_choice
+from teb.studies.stored import evidence, stored_records
 from teb.theory.command import TheoryOptions
 from test_imports import FREE, RULES, forbidden_imports
 
@@ -115,8 +116,8 @@ def test_a_command_in_a_page_parses(
         parse_train(words)
         return
     options = parse(PARSERS[command], words, f"teb {command}")
-    if command == "study" and options.verb != "list":
-        assert chosen(options).variants
+    if command == "study" and options.verb != "list" and options.name not in COMPUTED:
+        assert all(choice.study.variants for choice in every_choice(options))
 
 
 def test_there_are_commands_to_check_and_all_are_known() -> None:
@@ -268,10 +269,32 @@ def test_the_architecture_page_has_the_table_of_imports() -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_is_described_with_its_size(name: str) -> None:
     study = STUDIES[name]
-    counts = [(study.variants, "row"), (study.envs, "maze"), (study.seeds, "seed")]
-    size = " x ".join(f"{len(many)} {word}{'s' if len(many) > 1 else ''}" for many, word in counts)
-    described = {row[0]: row[2:] for row in rows(DOCS / "reproducing.md", 5)}
-    assert described[f"`{name}`"] == [f"`{study.preset}`", f"{study.steps:,}", size]
+    described = {(row[0], row[2]): row[3:] for row in rows(DOCS / "reproducing.md", 6)}
+    for key, budget in study.budgets.items():
+        envs = study.environments(budget)
+        place = "maze" if envs[0].startswith("maze2d/") else "task"
+        counts = [(study.variants, "row"), (envs, place), (budget.seeds, "seed")]
+        size = " x ".join(f"{len(many)} {word}{'s' if len(many) > 1 else ''}" for many, word in counts)
+        assert described[f"`{name}`", f"`{key}`"] == [f"`{budget.preset}`", f"{budget.steps:,}", size]
+
+
+def test_claims_are_called_not_run_exactly_while_their_study_compares_nothing() -> None:
+    records = stored_records(ROOT / "results")
+    claims = rows(DOCS / "claims.md", 4)[1:]
+    assert {row[1].strip("`") for row in claims} <= set(STUDIES)
+    for claim, name, verdict, _ in claims:
+        study = STUDIES[name.strip("`")]
+        drawn = (evidence(study, budget, records) for budget in study.budgets.values())
+        compared = max(len({run.label for run in one.records} - {"uniform"}) for one in drawn) > 1
+        assert verdict in ("supported", "partly", "not supported", "not run"), claim
+        assert (verdict == "not run") != compared, claim
+
+
+def test_verdicts_on_statements_are_those_of_the_theory() -> None:
+    stated = {row[0].split("`")[1]: row[1] for row in rows(DOCS / "claims.md", 3)[1:]}
+    found = re.findall(r"<!-- theory: (\S+) -->.*?\*\*([^*.]+)\.\*\*", text_of(DOCS / "theory.md"), re.DOTALL)
+    verdicts = {name: verdict.lower() for name, verdict in found if verdict != "Measured"}
+    assert stated == verdicts
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

@@ -43,9 +43,9 @@ def test_table(study):
         ["", "ell", "tee", "mean [95 %]"],
         ["---", "---:", "---:", "---:"],
         ["teb", "0.50 ± 0.10 (3)", "0.30 ± 0.14 (2)", f"0.40 [{low:.2f}, {high:.2f}]"],
+        ["teb (published)", "0.87 ± 0.07", "missing", "-"],
         ["rnd", "0.30 (1 seed)", "missing", "missing"],
         ["uniform", "0.20 ± 0.14 (2)", "missing", "missing"],
-        ["teb (published)", "0.87 ± 0.07", "missing", "-"],
         ["cesd (published)", "0.71", "missing", "-"],
     ]
     assert "ell, tee: after 4,000 environment steps." in table
@@ -105,7 +105,7 @@ def test_curves_have_a_line_per_row_with_runs(study):
 def test_final_values_are_where_they_belong(study):
     ax = final_figure(study).axes[0]
     names = [label.get_text() for label in ax.get_yticklabels()]
-    assert names == ["teb", "rnd", "uniform", "teb (published)", "cesd (published)"]
+    assert names == ["teb", "rnd", "uniform", "cesd (published)"]
     assert [patch.get_width() for patch in ax.patches if isinstance(patch, Rectangle)] == pytest.approx(
         [0.5, 0.3, 0.2]
     )
@@ -113,13 +113,16 @@ def test_final_values_are_where_they_belong(study):
     assert [len(seeds) for seeds in dots] == [3, 1, 2]
     diamonds = [line for line in ax.lines if line.get_marker() == "D"]
     assert [np.asarray(line.get_xdata())[0] for line in diamonds] == [0.87, 0.71]
+    assert [np.asarray(line.get_ydata())[0] for line in diamonds] == [0, 3], (
+        "beside our row, where there is one"
+    )
     assert {line.get_markerfacecolor() for line in diamonds} == {"white"}
     assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first row is on top"
 
 
 def test_missing_cells_say_so(study):
     texts = [text.get_text() for text in final_figure(study).axes[1].texts]
-    assert texts == ["missing"] * 4
+    assert texts == ["missing"] * 3
 
 
 def test_a_study_needs_an_environment(record):

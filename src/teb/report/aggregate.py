@@ -19,7 +19,7 @@ from teb.report.statistics import (
     pooled_iqm,
 )
 from teb.report.tables import markdown
-from teb.report.words import MISSING, number, series_name
+from teb.report.words import MISSING, SHARES, number
 
 _WIDTH = 6.5
 _BANDED = 6
@@ -40,12 +40,12 @@ def aggregate_table(study: Study) -> str:
     rows = complete_rows(study)
     header = ["", *STATISTICS, f"P(better than {BASELINE})"]
     lines = [
-        [row, *_aggregates(rows[row], study.headline), _improvement(rows, row)]
+        [row, *_aggregates(rows[row], study.measure.series), _improvement(rows, row)]
         if row in rows
         else [row, *[MISSING] * (len(header) - 1)]
         for row in study.all_rows
     ]
-    what = series_name(study.headline)
+    what = study.measure.name
     return markdown(lines, header) + (
         f"\nAggregates of {what} over {len(study.envs)} environments and all seeds, with 95 % intervals of a "
         "bootstrap that resamples seeds within each environment: the mean over environments of their means, the median "
@@ -60,7 +60,7 @@ def profile_figure(study: Study) -> Figure:
     rows = complete_rows(study)
     looks = style.line_styles([*study.all_rows, *study.published_rows])
     top = max((values.max() for strata in rows.values() for values in strata), default=1.0)
-    levels = np.linspace(0.0, 1.0 if study.headline == "coverage" else top, 501)
+    levels = np.linspace(0.0, 1.0 if study.measure.series in SHARES else top, 501)
     with style.applied():
         columns = style.legend_columns(list(rows), _WIDTH)
         figure = style.new_figure(_WIDTH, 3.2 + 0.22 * math.ceil(len(rows) / columns))
@@ -77,7 +77,7 @@ def profile_figure(study: Study) -> Figure:
             if len(rows) <= _BANDED:
                 low, high = _profile_band(strata, levels)
                 ax.fill_between(levels, low, high, color=look.colour, alpha=0.12, linewidth=0)
-        ax.set_xlabel(f"{series_name(study.headline)} at the end")
+        ax.set_xlabel(f"{study.measure.name} at the end")
         ax.set_ylabel("share of runs above")
         ax.set_xlim(levels[0], levels[-1])
         ax.set_ylim(0, 1.02)
@@ -86,11 +86,11 @@ def profile_figure(study: Study) -> Figure:
     return figure
 
 
-def _aggregates(strata: list[Floats], headline: str) -> list[str]:
+def _aggregates(strata: list[Floats], series: str) -> list[str]:
     texts = []
     for statistic in STATISTICS.values():
         low, high = bootstrap_interval(strata, statistic=statistic)
-        texts.append(_with_interval(float(statistic(strata)), low, high, headline))
+        texts.append(_with_interval(float(statistic(strata)), low, high, series))
     return texts
 
 
@@ -102,9 +102,9 @@ def _improvement(rows: dict[str, list[Floats]], row: str) -> str:
     return _with_interval(float(improvement_probability(*pair)), low, high, "coverage")
 
 
-def _with_interval(value: float, low: float, high: float, headline: str) -> str:
-    interval = f" [{number(low, headline)}, {number(high, headline)}]" if math.isfinite(low) else ""
-    return number(value, headline) + interval
+def _with_interval(value: float, low: float, high: float, series: str) -> str:
+    interval = f" [{number(low, series)}, {number(high, series)}]" if math.isfinite(low) else ""
+    return number(value, series) + interval
 
 
 def _profile_band(strata: list[Floats], levels: Floats, resamples: int = 500) -> tuple[Floats, Floats]:

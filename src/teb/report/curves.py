@@ -15,7 +15,7 @@ from teb.report.comparison import Group, groups
 from teb.report.records import Record
 from teb.report.statistics import Floats, align, common_grid
 from teb.report.style import LineStyle
-from teb.report.words import series_name, short_steps
+from teb.report.words import SHARES, series_name, short_steps
 
 BONUS_NAMES = {
     "bonus_mean": "mean",
@@ -44,6 +44,7 @@ def learning_curve(
     *,
     styles: Mapping[str, LineStyle] | None = None,
     legend: bool = True,
+    band: bool = True,
 ) -> list[Line2D]:
     """Draw one series: a line per run, or mean and band of one std over runs that differ in seed.
 
@@ -52,7 +53,11 @@ def learning_curve(
     found = groups(records)
     styles = styles or line_styles_of(found)
     with style.applied():
-        lines = [line for group in found for line in _draw_group(group, ax, series, styles[group.legend])]
+        lines = [
+            line
+            for group in found
+            for line in _draw_group(group, ax, series, styles[group.legend], band=band)
+        ]
         dress_axes(ax, series)
         if legend and lines:
             ax.legend(handles=lines)
@@ -128,7 +133,7 @@ def dress_axes(ax: Axes, series: str) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
     ax.autoscale(axis="x")  # again, since the axes may have been dressed before this curve came
     ax.set_xlim(left=0)
-    if series == "coverage":
+    if series in SHARES:
         ax.set_ylim(0, 1)
 
 

@@ -35,7 +35,7 @@ def csv_table(study: Study) -> str:
     """One line per run that stands in the table: method, env, seed, env_steps, value, config_hash, commit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["method", "env", "seed", "env_steps", study.headline, "config_hash", "commit"])
+    writer.writerow(["method", "env", "seed", "env_steps", study.measure.series, "config_hash", "commit"])
     for row in study.all_rows:
         for env in study.envs:
             cell = study.cell(row, env)

@@ -10,13 +10,16 @@ from functools import cached_property
 
 import numpy as np
 
-from teb.report.comparison import compare
+from teb.report.comparison import COVERAGE, Measure, compare
 from teb.report.records import Record, RecordWarning
 from teb.report.statistics import bootstrap_interval, mean_std
 from teb.report.tables import markdown
-from teb.report.words import MISSING, number, series_name, spread
+from teb.report.words import MISSING, number, spread
 
 BASELINE = "uniform"
+
+PUBLISHED = "(published)"
+"""How rows with numbers from papers are marked."""
 
 FEW_SEEDS = 5
 """Below this many seeds a table says that its intervals are rough."""
@@ -26,7 +29,7 @@ Published = Mapping[str, Mapping[str, tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Cell:
-    """Finished runs of a row on one environment, and their headline at the steps that all rows reached."""
+    """Finished runs of a row on one environment, and what they measure at the steps that all rows reached."""
 
     records: tuple[Record, ...] = ()
     values: tuple[float, ...] = ()
@@ -41,14 +44,22 @@ class Cell:
 class Study:
     """What to compare: `rows` are labels of records, `published` is `{env: {row: (mean, std)}}` from papers.
 
-    The uniform policy is a row of every study, asked for or not. Unfinished runs are left out with a warning.
+    The uniform policy is a row of every study, asked for or not. Unfinished runs are left out with a warning. Runs are
+    compared after `at` steps, or without it at the most that all of an environment have reached.
     """
 
     records: Sequence[Record]
     rows: Sequence[str]
     envs: Sequence[str]
     published: Published = field(default_factory=dict)
-    headline: str = "coverage"
+    measure: Measure = COVERAGE
+    at: int | None = None
+    remarks: Sequence[str] = ()
+    """What readers of its tables should know beside what the numbers tell, a sentence each."""
+    maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Figures of coverage maps: the environments of each, by name."""
+    map_rows: Sequence[str] = ()
+    """The rows that these figures show."""
 
     @cached_property
     def all_rows(self) -> tuple[str, ...]:
@@ -64,8 +75,13 @@ class Study:
         return tuple(dict.fromkeys([*first, *others]))
 
     @cached_property
+    def listed_rows(self) -> tuple[str, ...]:
+        """All rows, and below them those that only papers have."""
+        return tuple(dict.fromkeys([*self.all_rows, *self.published_rows]))
+
+    @cached_property
     def steps(self) -> dict[str, tuple[int, bool]]:
-        """By environment: the number of steps of the comparison, and whether some run went further."""
+        """By environment: the number of steps of the comparison, and whether runs ended short of what was wanted."""
         return {env: (self._grid[env][0], self._grid[env][1]) for env in self.envs}
 
     def cell(self, row: str, env: str) -> Cell:
@@ -77,9 +93,9 @@ class Study:
         return {env: self._compared(env) for env in self.envs}
 
     def _compared(self, env: str) -> tuple[int, bool, dict[str, Cell]]:
-        found = {row: _choose(self.records, row, env, self.headline) for row in self.all_rows}
+        found = {row: _choose(self.records, row, env) for row in self.all_rows}
         flat = [record for row in self.all_rows for record in found[row]]
-        comparison = compare(flat)
+        comparison = compare(flat, self.measure, self.at)
         value = dict(zip(map(id, flat), comparison.values, strict=True))
         cells = {}
         for row, records in found.items():
@@ -96,25 +112,26 @@ def study_table(study: Study) -> str:
 
 def table_cells(study: Study) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table of final values, as text."""
-    several = len(study.envs) > 1
+    several, series = len(study.envs) > 1, study.measure.series
     header = ["", *(task_name(env) for env in study.envs), *(["mean [95 %]"] if several else [])]
     rows = []
-    for row in study.all_rows:
-        cells = [study.cell(row, env) for env in study.envs]
-        overall = [_overall(cells, study.headline)] if several else []
-        rows.append([row, *(_cell_text(cell, study.headline) for cell in cells), *overall])
-    for row in study.published_rows:
-        numbers = [study.published.get(env, {}).get(row) for env in study.envs]
-        texts = [MISSING if number is None else spread(*number, study.headline) for number in numbers]
-        rows.append([f"{row} (published)", *texts, *(["-"] if several else [])])
+    for row in study.listed_rows:
+        if row in study.all_rows:
+            cells = [study.cell(row, env) for env in study.envs]
+            overall = [_overall(cells, series)] if several else []
+            rows.append([row, *(_cell_text(cell, series) for cell in cells), *overall])
+        if row in study.published_rows:
+            numbers = [study.published.get(env, {}).get(row) for env in study.envs]
+            texts = [MISSING if number is None else spread(*number, series) for number in numbers]
+            rows.append([f"{row} {PUBLISHED}", *texts, *(["-"] if several else [])])
     return header, rows
 
 
-def _choose(records: Sequence[Record], row: str, env: str, headline: str) -> list[Record]:
+def _choose(records: Sequence[Record], row: str, env: str) -> list[Record]:
     """Finished runs of a cell by seed; of a seed that ran twice the newest."""
     chosen: dict[int, Record] = {}
     for record in records:
-        if (record.label, record.env, record.headline) != (row, env, headline):
+        if (record.label, record.env) != (row, env):
             continue
         if not record.finished:
             warnings.warn(
@@ -130,23 +147,23 @@ def _choose(records: Sequence[Record], row: str, env: str, headline: str) -> lis
     return [chosen[seed] for seed in sorted(chosen)]
 
 
-def _cell_text(cell: Cell, headline: str) -> str:
+def _cell_text(cell: Cell, series: str) -> str:
     if not cell.values:
         return MISSING
     mark = " †" if cell.mixed else ""
     if len(cell.values) == 1:
-        return f"{number(cell.values[0], headline)} (1 seed){mark}"
-    return f"{spread(*mean_std(cell.values), headline)} ({len(cell.values)}){mark}"
+        return f"{number(cell.values[0], series)} (1 seed){mark}"
+    return f"{spread(*mean_std(cell.values), series)} ({len(cell.values)}){mark}"
 
 
-def _overall(cells: Sequence[Cell], headline: str) -> str:
+def _overall(cells: Sequence[Cell], series: str) -> str:
     if not all(cell.values for cell in cells):
         return MISSING
     mean = float(np.mean([np.mean(cell.values) for cell in cells]))
     low, high = bootstrap_interval([cell.values for cell in cells])
-    text = number(mean, headline)
+    text = number(mean, series)
     return (
-        f"{text} [{number(low, headline)}, {number(high, headline)}]"
+        f"{text} [{number(low, series)}, {number(high, series)}]"
         if math.isfinite(low)
         else f"{text} (no interval)"
     )
@@ -155,8 +172,10 @@ def _overall(cells: Sequence[Cell], headline: str) -> str:
 def notes(study: Study) -> list[str]:
     """What the numbers of a study are, and what they are not, a sentence each."""
     cells = [study.cell(row, env) for row in study.all_rows for env in study.envs]
-    what = f"Mean ± sample standard deviation of {series_name(study.headline)} over seeds (number of seeds)"
+    what = f"Mean ± sample standard deviation of {study.measure.name} over seeds (number of seeds)"
     lines = [f"{what}; (1 seed) marks a single run."]
+    if study.measure.best:
+        lines[0] += " The best of many evaluations lies above what a policy does on average, by chance alone."
     if len(study.envs) > 1:
         lines[0] += " The last column is the mean over environments with a bootstrap interval over seeds."
     for steps in dict.fromkeys(study.steps[env] for env in study.envs):
@@ -165,7 +184,8 @@ def notes(study: Study) -> list[str]:
         if steps[0]:
             lines.append(f"{names}: after {steps[0]:,} environment steps{cut}.")
     if study.published_rows:
-        lines.append("Rows marked (published) are numbers from papers, not measured here.")
+        lines.append(f"Rows marked {PUBLISHED} are numbers from papers, not measured here.")
+    lines += study.remarks
     if any(cell.mixed for cell in cells):
         lines.append("† seeds from more than one configuration.")
     seeds = [len(cell.values) for cell in cells if len(cell.values) > 1]

@@ -34,21 +34,26 @@ def coverage_map(
             f"{record.label} on {record.env}, seed {record.seed}: the record holds no coverage map"
         )
     visits = decode_first_visit(record.map)
-    inside = inside_cells(record.map)
-    shown = np.ma.masked_where(~inside | np.isnan(visits), visits / 1000)
     with style.applied():
-        draw_ground(record.map, ax)
-        image = ax.imshow(
-            shown.T,
-            cmap=style.TIME_COLOURS,
-            vmin=0,
-            vmax=(last_step or record.env_steps or 1) / 1000,
-            **_place(record.map),
-        )
-        draw_walls(record.map, ax)
-        ax.set_title(_title(record, visits, inside, _slot_width(ax)))
+        image = draw_visits(record.map, visits, ax, last_step or record.env_steps or 1)
+        ax.set_title(_title(record, visits, inside_cells(record.map), _slot_width(ax)))
         if colourbar:
             ax.figure.colorbar(image, ax=ax, label=COLOURBAR_LABEL, shrink=0.9)
+    return image
+
+
+def draw_visits(map: Mapping[str, Any], visits: NDArray[np.float64], ax: Axes, last_step: float) -> AxesImage:
+    """Ground, first visits coloured up to a step, walls."""
+    unseen = ~inside_cells(map) | np.isnan(visits)
+    draw_ground(map, ax)
+    image = ax.imshow(
+        np.ma.masked_where(unseen, visits / 1000).T,
+        cmap=style.TIME_COLOURS,
+        vmin=0,
+        vmax=last_step / 1000,
+        **_place(map),
+    )
+    draw_walls(map, ax)
     return image
 
 

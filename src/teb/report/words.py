@@ -6,6 +6,11 @@ import math
 
 MISSING = "missing"
 
+SHARES = {"coverage": 2, "eval_success": 3}
+"""Series between 0 and 1, and with how many decimals papers print them."""
+
+_NAMES = {"eval_success": "episode success rate"}
+
 
 def short_steps(steps: float) -> str:
     """`100000` as 100K, `12345` as 12.3K, `1500000` as 1.5M."""
@@ -25,10 +30,10 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float, series: str) -> str:
-    """Coverage with two decimals, anything else with four significant digits, NaN as missing."""
+    """Shares with their decimals, anything else with four significant digits, NaN as missing."""
     if not math.isfinite(value):
         return MISSING
-    return f"{value:.2f}" if series == "coverage" else f"{value:.4g}"
+    return f"{value:.{SHARES[series]}f}" if series in SHARES else f"{value:.4g}"
 
 
 def spread(mean: float, std: float, series: str) -> str:
@@ -38,4 +43,4 @@ def spread(mean: float, std: float, series: str) -> str:
 
 def series_name(series: str) -> str:
     """Name of a series as axes and headers spell it."""
-    return series.replace("_", " ")
+    return _NAMES.get(series, series.replace("_", " "))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from teb.studies import maze2d, shaping
-from teb.studies.plan import Study
+from teb.studies import maze2d, metaworld, shaping, sweeps
+from teb.studies.plan import Computation, Study
 
 STUDIES: dict[str, Study] = {
-    "methods": maze2d.METHODS_STUDY,
+    "maze2d": maze2d.MAZE2D,
+    "metaworld": metaworld.METAWORLD,
+    "components": metaworld.COMPONENTS,
+    "anchors": metaworld.ANCHORS,
+    "reward-differential": metaworld.REWARD_DIFFERENTIAL,
+    "distractors": metaworld.DISTRACTORS,
+    "sigma-min": sweeps.SIGMA_MIN,
+    "eta": sweeps.ETA,
+    "probe": metaworld.PROBE,
     "shaping": shaping.GRID_STUDY,
     "shaping-long": shaping.LONG,
     "particles": shaping.PARTICLES,
@@ -14,3 +22,13 @@ STUDIES: dict[str, Study] = {
     "readings": shaping.READINGS,
     "precision": shaping.PRECISION,
 }
+"""Studies of training runs."""
+
+COMPUTED: dict[str, Computation] = {
+    "theory": Computation(
+        "The paper's statements, computed exactly (lemmas 3.1 and 3.2, theorems 3.3 to 3.5)",
+        "teb theory",
+        "docs/theory.md",
+    )
+}
+"""Studies that need no training."""

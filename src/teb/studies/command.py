@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.console import Console
 from tyro.conf import Positional
 
-from teb.config import config_hash
 from teb.envs.naming import did_you_mean
-from teb.report import grid
-from teb.report.records import Record, read_registry
+from teb.report.records import Record
 from teb.run.stopping import stop_on_signals
-from teb.studies import STUDIES
-from teb.studies.plan import Job, Study, jobs, missing, registry, todays_hash
+from teb.studies import COMPUTED, STUDIES
+from teb.studies.plan import Budget, Job, Study, jobs, unavailable
 from teb.studies.pool import run_jobs
+from teb.studies.stored import estimate, evidence, missing, registry, stored_records
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class StudyOptions:
     """What to do."""
     name: Positional[str] = ""
     """Which study; `teb study list` names them."""
+    budget: str = ""
+    """How much of it: cpu for one machine, paper for the paper's sizes and steps; by default the study's first."""
+    all: bool = False
+    """Instead of naming one: plan all studies, a line each, or show all that have stored runs."""
     results: Path = Path("results")
     """Folder of the registry runs.jsonl; pictures and tables go into one below it that bears the study's name."""
     runs: Path = Path("runs/study")
@@ -40,12 +44,21 @@ class StudyOptions:
     """Only these seeds."""
     envs: tuple[str, ...] = ()
     """Only these environments."""
-    agents: tuple[str, ...] = ()
-    """Only these agents."""
+    methods: tuple[str, ...] = ()
+    """Only rows of these agents."""
     device: str = "cpu"
     """cpu, cuda or auto."""
     docs: tuple[Path, ...] = ()
     """Pages whose marked blocks `show` brings up to date."""
+
+
+class Choice(NamedTuple):
+    """A study at a budget, narrowed to what was asked for."""
+
+    study: Study
+    budget: Budget
+    folder: str
+    """Where below the results its tables go; also the name of its blocks in pages."""
 
 
 def run(options: StudyOptions) -> int:
@@ -56,88 +69,108 @@ def run(options: StudyOptions) -> int:
         "run": _run,
         "show": _show,
     }
+    if options.all and options.verb not in ("plan", "show"):
+        raise ValueError(f"all: goes with plan and show, not with {options.verb}")
+    if options.all and (options.name or options.envs or options.methods):
+        raise ValueError("all: takes no name, no --envs and no --methods beside it")
+    if options.name in COMPUTED and options.verb != "list":
+        return _computed(options)
     return verbs[options.verb](options)
 
 
-def chosen(options: StudyOptions) -> Study:
-    """The named study, narrowed to what was asked for."""
+def chosen(options: StudyOptions) -> Choice:
+    """The named study at the named budget, narrowed to what was asked for."""
     study = STUDIES.get(options.name)
     if study is None:
-        guess = did_you_mean(options.name, STUDIES)
-        raise ValueError(f"unknown study {options.name!r}{guess} known: {', '.join(STUDIES)}")
+        known = [*STUDIES, *COMPUTED]
+        guess = did_you_mean(options.name, known)
+        raise ValueError(f"unknown study {options.name!r}{guess} known: {', '.join(known)}")
+    first, *_ = study.budgets
+    asked = options.budget or first
+    if asked not in study.budgets:
+        raise ValueError(f"budget: study {options.name!r} has {', '.join(study.budgets)}, got {asked!r}")
+    budget = study.budgets[asked]
     for what, wanted, known in (
-        ("envs", options.envs, study.envs),
-        ("agents", options.agents, [variant.agent for variant in study.variants]),
+        ("envs", options.envs, study.environments(budget)),
+        ("methods", options.methods, [variant.agent for variant in study.variants]),
     ):
         for name in wanted:
             if name not in known:
                 raise ValueError(
                     f"{what}: study {options.name!r} has {', '.join(dict.fromkeys(known))}, got {name!r}"
                 )
-    return dataclasses.replace(
-        study,
-        seeds=options.seeds or study.seeds,
-        envs=options.envs or study.envs,
-        device=options.device,
-        variants=[v for v in study.variants if not options.agents or v.agent in options.agents],
+    budget = dataclasses.replace(
+        budget, seeds=options.seeds or budget.seeds, envs=options.envs or budget.envs, device=options.device
     )
+    kept = [v for v in study.variants if not options.methods or v.agent in options.methods]
+    folder = options.name if asked == first else f"{options.name}-{asked}"
+    return Choice(dataclasses.replace(study, variants=kept), budget, folder)
 
 
-def _records(options: StudyOptions) -> list[Record]:
-    path = registry(options.results)
-    return (
-        [dataclasses.replace(r, config_hash=todays_hash(r)) for r in read_registry(path)]
-        if path.exists()
-        else []
-    )
+def every_choice(options: StudyOptions) -> list[Choice]:
+    """The named study, or all: planned at every budget, shown at the first of each; or all at the named budget."""
+    if not options.all:
+        return [chosen(options)]
+    found = []
+    for name, study in STUDIES.items():
+        asked = [options.budget] if options.budget else list(study.budgets)
+        for budget in asked if options.verb == "plan" else asked[:1]:
+            if budget in study.budgets:
+                found.append(chosen(dataclasses.replace(options, name=name, budget=budget)))
+    return found
 
 
 def _list(options: StudyOptions) -> int:
     for name, study in STUDIES.items():
-        print(f"{name:<20} {study.title} ({len(jobs(study))} runs, preset {study.preset})")
+        sizes = (f"{budget}: {_count(study, size)} runs" for budget, size in study.budgets.items())
+        print(f"{name:<20} {study.title}; {', '.join(sizes)}")
+    for name, computed in COMPUTED.items():
+        print(f"{name:<20} {computed.title}; no runs")
     return 0
+
+
+def _count(study: Study, budget: Budget) -> int:
+    return len(study.variants) * len(study.environments(budget)) * len(budget.seeds)
 
 
 def _plan(options: StudyOptions) -> int:
-    study, records = chosen(options), _records(options)
-    lacking = missing(study, records)
-    total = len(jobs(study))
-    print(f"{options.name}: {total - len(lacking)} of {total} runs are in {registry(options.results)}")
-    for job in lacking:
-        print("  missing: teb train", *job.words)
-    hours = _estimated_hours(lacking, records)
-    if lacking:
-        known = (
-            f"about {hours:.1f} hours with one worker, from stored runs"
-            if hours
-            else "no stored run to estimate from"
-        )
-        print(f"{len(lacking)} to go: {known}")
+    records = stored_records(options.results)
+    for choice in every_choice(options):
+        lacking = missing(choice.study, choice.budget, records)
+        for line in _told(choice, lacking, records, registry(options.results), short=options.all):
+            print(line)
     return 0
 
 
-def _estimated_hours(lacking: Sequence[Job], records: Sequence[Record]) -> float | None:
-    """From the mean seconds per step of stored runs of the same agent and preset; None if a job has no like."""
-    total = 0.0
-    for job in lacking:
-        alike = [
-            r.wall_seconds / r.env_steps
-            for r in records
-            if (r.method, r.preset) == (job.config.agent, job.config.preset) and r.env_steps
-        ]
-        if not alike:
-            return None
-        total += sum(alike) / len(alike) * job.config.run.steps
-    return total / 3600
+def _told(
+    choice: Choice, lacking: Sequence[Job], records: Sequence[Record], path: Path, *, short: bool
+) -> list[str]:
+    """What a plan says, in a line or in full."""
+    total = len(jobs(choice.study, choice.budget))
+    absent = unavailable(choice.study, choice.budget)
+    without = f"not in this version: {', '.join(absent)}" if absent else ""
+    to_go = f"{len(lacking)} to go: {estimate(lacking, records)}" if lacking else "complete"
+    if short:
+        done = f"{total - len(lacking)} of {total} runs"
+        return [f"{choice.folder:<28} {done:<18} {'; '.join(filter(None, (to_go, without)))}"]
+    return [
+        f"{choice.folder}: {total - len(lacking)} of {total} runs are in {path}",
+        *(f"  missing: {shlex.join(('teb', 'train', *job.words))}" for job in lacking),
+        *([without] if without else []),
+        to_go,
+    ]
 
 
 def _run(options: StudyOptions) -> int:
     if options.workers < 1:
         raise ValueError(f"workers: must be above 0, got {options.workers}")
-    study = chosen(options)
+    choice = chosen(options)
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
-    lacking = missing(study, _records(options))
-    say(f"{options.name}: {len(lacking)} runs to go, {options.workers} at a time")
+    lacking = missing(choice.study, choice.budget, stored_records(options.results))
+    absent = unavailable(choice.study, choice.budget)
+    if absent:
+        say(f"left out, not in this version: {', '.join(absent)}")
+    say(f"{choice.folder}: {len(lacking)} runs to go, {options.workers} at a time")
     with stop_on_signals() as wish:
         failed = run_jobs(lacking, options.runs, registry(options.results), options.workers, wish, say)
     if wish.signal is not None:
@@ -149,17 +182,32 @@ def _run(options: StudyOptions) -> int:
 def _show(options: StudyOptions) -> int:
     from teb.report.study import write_study
 
-    study = chosen(options)
-    labels = {(config_hash(job.config), job.config.run.seed): job.label for job in jobs(study)}
-    long_enough = [record for record in _records(options) if record.env_steps >= study.steps]
-    stored = {(record.config_hash, record.seed): record for record in long_enough}
-    records = [dataclasses.replace(stored[key], label=row) for key, row in labels.items() if key in stored]
-    rows = list(dict.fromkeys(labels.values()))
-    folder = options.results / options.name
-    for path in write_study(grid.Study(records, rows, list(study.envs), study.published), folder):
-        print(f"written: {path}")
-    for page in refresh(options.docs, options.name, (folder / "table.md").read_text()):
-        print(f"brought up to date: {page}")
+    records = stored_records(options.results)
+    for choice in every_choice(options):
+        drawn = evidence(choice.study, choice.budget, records)
+        if options.all and not drawn.records:
+            print(f"{choice.folder}: no stored run")
+            continue
+        folder = options.results / choice.folder
+        for path in write_study(drawn, folder):
+            print(f"written: {path}")
+        for page in refresh(options.docs, choice.folder, (folder / "table.md").read_text()):
+            print(f"brought up to date: {page}")
+    return 0
+
+
+def _computed(options: StudyOptions) -> int:
+    """Studies that another command computes: say so, or do it."""
+    from teb.theory import command as theory
+
+    computed, page = COMPUTED[options.name], options.runs / options.name / "theory.md"
+    if options.verb == "run":
+        return theory.run(theory.TheoryOptions(out=page.parent, docs=options.docs))
+    print(f"{options.name}: computed by `{computed.command}`, not trained; told in {computed.page}")
+    if page.exists() and options.verb == "show":
+        print(page.read_text(), end="")
+    elif not page.exists():
+        print(f"not computed into {page.parent} yet: teb study run {options.name}, about a minute")
     return 0
 
 

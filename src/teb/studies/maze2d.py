@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from teb.studies.plan import Study, Variant
-from teb.studies.published import coverage
+from teb.studies.plan import Budget, Study, Variant
+from teb.studies.published import MAZES, coverage
 
 COMPETITORS = ("icm", "rnd", "disagreement", "protorl", "lbs", "diayn", "smm", "lsd", "becl", "cesd")
 """Those of the paper's table."""
@@ -20,13 +20,22 @@ METHODS = [
     Variant("uniform"),
 ]
 
-TWO_MAZES = ("maze2d/square-a", "maze2d/corridor2")
-
-METHODS_STUDY = Study(
-    title="Every method on two mazes over 20K steps",
+MAZE2D = Study(
+    title="Every method in the paper's mazes (table 1, figures 3, 7 and 8)",
     variants=METHODS,
-    envs=TWO_MAZES,
-    seeds=[0, 1, 2],
-    steps=20_000,
-    published={env: numbers for maze in TWO_MAZES for env, numbers in coverage(maze).items()},
+    envs=MAZES,
+    budgets={
+        "cpu": Budget(
+            "cpu", 20_000, range(3), remark="Published numbers are after 100,000 steps, of ten seeds."
+        ),
+        "paper": Budget("paper", 100_000, range(10)),
+    },
+    published=coverage(),
+    maps={
+        "maps": tuple(f"maze2d/{name}" for name in ("square-a", "corridor2", "square-bottleneck")),
+        "maps-further": tuple(
+            f"maze2d/{name}" for name in ("square-b", "square-c", "square-d", "square-tree")
+        ),
+    },
+    map_rows=("teb", "teb-p", "teb-p (bonus=potential)", "icm", "smm", "cesd", "cic", "eta0", "uniform"),
 )

@@ -1,28 +1,66 @@
-"""What a study is: rows of variants, environments and seeds; which of its runs the registry has, and which it lacks."""
+"""What a study is: rows of variants, environments, budgets; and which runs these ask for."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 
+from teb.agents.registry import KINDS
 from teb.cli import parse_train
-from teb.config import Config, config_hash, from_json, label
+from teb.config import Config, config_hash, label
+from teb.envs import FAMILIES, observed, split_id
+from teb.report.comparison import COVERAGE, Measure
 from teb.report.grid import Published
-from teb.report.records import Record
+
+Options = Mapping[str, str | int | float | bool]
+"""Options of `teb train` by their names on the command line."""
+
+
+def words(options: Options) -> list[str]:
+    """The options as words of `teb train`; a switch has no value."""
+    found: list[str] = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            found.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            found += [f"--{name}", str(value)]
+    return found
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row: an agent and the options that make it a variant, as on the command line."""
+    """One row: an agent and the options that make it a variant."""
 
     agent: str
-    options: Mapping[str, str | int | float] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
+    name: str = ""
+    """The row's name; by default the agent with what its options change."""
+    where: Mapping[str, Options] = field(default_factory=dict)
+    """Further options in some environments, such as a weight that a paper tunes by task."""
 
-    def words(self) -> list[str]:
-        """The options as words of `teb train`."""
-        return [word for name, value in self.options.items() for word in (f"--{name}", str(value))]
+    def known(self, env: str) -> bool:
+        """Whether there is such an agent for what this environment shows."""
+        return self.agent in KINDS[observed(env)]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of a study is made: sizes, length, seeds."""
+
+    preset: str
+    steps: int
+    """Environment steps of each run; a longer one of the same configuration serves as well."""
+    seeds: Sequence[int]
+    envs: Sequence[str] = ()
+    """Environments instead of the study's own."""
+    options: Options = field(default_factory=dict)
+    """Options of all its runs, such as how pictures are drawn."""
+    device: str = "cpu"
+    remark: str = ""
+    """What a reader of its tables should know of it."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +70,31 @@ class Study:
     title: str
     variants: Sequence[Variant]
     envs: Sequence[str]
-    seeds: Sequence[int]
-    steps: int = 100_000
-    """Environment steps of each run; a longer one of the same configuration serves as well."""
-    preset: str = "cpu"
-    device: str = "cpu"
+    budgets: Mapping[str, Budget]
+    """By name; the first is the one that is made unless another is asked for."""
+    measure: Measure = COVERAGE
     published: Published = field(default_factory=dict)
     """Numbers of papers, {env: {row: (mean, std)}}."""
+    remarks: Sequence[str] = ()
+    """What a reader of its tables should know, a sentence each."""
+    maps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Figures of coverage maps: the environments of each, by name."""
+    map_rows: Sequence[str] = ()
+    """Rows that these figures show."""
+
+    def environments(self, budget: Budget) -> Sequence[str]:
+        """Where it is run at a budget."""
+        return budget.envs or self.envs
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A study whose numbers are computed, not trained: another command makes them."""
+
+    title: str
+    command: str
+    page: str
+    """Where its results are told."""
 
 
 @dataclass(frozen=True)
@@ -48,66 +104,92 @@ class Job:
     config: Config
     words: tuple[str, ...]
     """What `teb train` is told."""
-    label: str
+    row: str
     """The row that it belongs to."""
+    hashes: tuple[str, ...]
+    """Of the configurations that serve, the preferred one first."""
 
     @property
     def name(self) -> str:
         """A folder name, one per run."""
-        run = self.config.run
-        words = [self.config.env, self.label, self.config.preset, f"{run.steps}", f"seed{run.seed}"]
-        return "_".join(re.sub(r"[^\w.=-]+", "-", word).strip("-") for word in words)
+        run, told = self.config.run, label(self.config)
+        if "precision" in _named(self.words):
+            told += f" in {run.precision}"
+        if len(told) > 80:
+            told = f"{self.config.agent}-{self.hashes[0]}"
+        parts = [self.config.env, told, self.config.preset, f"{run.steps}", f"seed{run.seed}"]
+        return "_".join(re.sub(r"[^\w.=-]+", "-", part).strip("-") for part in parts)
 
-    def done(self, records: Sequence[Record]) -> bool:
-        """Whether a run of this configuration and seed, and at least this length, is among the records."""
-        key, steps = (config_hash(self.config), self.config.run.seed), self.config.run.steps
-        return any((r.config_hash, r.seed) == key and r.env_steps >= steps for r in records)
 
-
-def jobs(study: Study) -> list[Job]:
+def jobs(study: Study, budget: Budget) -> list[Job]:
     """All runs, seed by seed, so that an interrupted study has every row before it has more seeds."""
-    return [
-        _job(study, variant, env, seed)
-        for seed in study.seeds
-        for env in study.envs
+    first = [
+        _job(variant, env, budget)
+        for env in study.environments(budget)
         for variant in study.variants
+        if variant.known(env)
     ]
+    return [_seeded(job, seed) for seed in budget.seeds for job in first]
 
 
-def _job(study: Study, variant: Variant, env: str, seed: int) -> Job:
-    schedule = (
-        "--preset",
-        study.preset,
-        "--steps",
-        str(study.steps),
-        "--seed",
-        str(seed),
-        "--device",
-        study.device,
-    )
-    words = (env, variant.agent, *schedule, *variant.words())
-    config = parse_train(words)[0]
-    asked = variant.options.get("precision")
-    return Job(config, words, f"{label(config)} in {asked}" if asked else label(config))
+def unavailable(study: Study, budget: Budget) -> list[str]:
+    """Agents that the study names and that this version does not have."""
+    lacking = [v.agent for v in study.variants if not all(map(v.known, study.environments(budget)))]
+    return list(dict.fromkeys(lacking))
 
 
-def missing(study: Study, records: Sequence[Record]) -> list[Job]:
-    """The runs that the registry lacks."""
-    return [job for job in jobs(study) if not job.done(records)]
+def rows(study: Study, budget: Budget) -> list[str]:
+    """Names of the rows, in order; a row whose agent this version does not have is one of them."""
+    named = [
+        _row(variant, env, budget) if variant.known(env) else variant.name or variant.agent
+        for variant in study.variants
+        for env in study.environments(budget)
+    ]
+    return list(dict.fromkeys(named))
 
 
-def todays_hash(record: Record) -> str:
-    """The hash of a stored run's configuration as it is read today, with fields that came later at their defaults.
+def _job(variant: Variant, env: str, budget: Budget) -> Job:
+    options = {**budget.options, **variant.options, **variant.where.get(env, {})}
+    schedule = ("--preset", budget.preset, "--steps", str(budget.steps), "--device", budget.device)
+    told = (env, variant.agent, *schedule, *words(options))
+    config = _config(told)
+    return Job(config, told, _row(variant, env, budget), _hashes(config, free="precision" not in options))
 
-    A new option whose default changes nothing thus leaves older runs comparable. A configuration that can no longer be
-    read keeps the hash that it was stored with.
+
+def _row(variant: Variant, env: str, budget: Budget) -> str:
+    if variant.name:
+        return variant.name
+    return label(_config((env, variant.agent, "--preset", budget.preset, *words(variant.options))))
+
+
+def _config(told: tuple[str, ...]) -> Config:
+    """What these words of `teb train` ask for.
+
+    Reading words takes a twentieth of a second, and a family's environments read them alike: once per family is enough.
     """
-    try:
-        return config_hash(from_json(record.config))
-    except (ValueError, KeyError, TypeError):
-        return record.config_hash
+    env, *rest = told
+    family, _ = split_id(env)
+    names = FAMILIES[family].names
+    return dataclasses.replace(_parsed((f"{family}/{names[0]}" if names else env, *rest)), env=env)
 
 
-def registry(results: Path) -> Path:
-    """The file that finished runs are appended to."""
-    return results / "runs.jsonl"
+@cache
+def _parsed(told: tuple[str, ...]) -> Config:
+    return parse_train(told)[0]
+
+
+def _seeded(job: Job, seed: int) -> Job:
+    config = dataclasses.replace(job.config, run=dataclasses.replace(job.config.run, seed=seed))
+    return dataclasses.replace(job, config=config, words=(*job.words, "--seed", str(seed)))
+
+
+def _hashes(config: Config, *, free: bool) -> tuple[str, ...]:
+    """Where the precision is free it follows from the machine, so runs in either serve, on every machine alike."""
+    if not free:
+        return (config_hash(config),)
+    runs = (dataclasses.replace(config.run, precision=precision) for precision in ("bf16", "fp32"))
+    return tuple(config_hash(dataclasses.replace(config, run=run)) for run in runs)
+
+
+def _named(told: Sequence[str]) -> set[str]:
+    return {word.removeprefix("--") for word in told if word.startswith("--")}

@@ -14,6 +14,9 @@ from teb.studies.plan import Job
 
 Say = Callable[[str], object]
 
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Whose pools a run would otherwise make as large as the machine, once per worker."""
+
 
 def run_jobs(
     jobs: Sequence[Job], folder: Path, registry: Path, workers: int, wish: StopWish, say: Say
@@ -40,13 +43,20 @@ def run_jobs(
     return failed
 
 
+def usable_cores() -> int:
+    """Cores that this process may use, which a container or taskset may have made fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _start(job: Job, folder: Path, registry: Path, workers: int) -> subprocess.Popen[bytes]:
     """One run as a process with its share of the cores; its output goes to log.txt in its folder."""
     out = folder / job.name
     out.mkdir(parents=True, exist_ok=True)
-    threads = str(max(1, (os.cpu_count() or 1) // workers))
+    threads = str(max(1, usable_cores() // workers))
     words = ["train", *job.words, "--threads", threads, "--out", str(out), "--results", str(registry)]
-    environment = os.environ | {"OMP_NUM_THREADS": threads}
+    environment = os.environ | dict.fromkeys(_THREADS, threads)
     with (out / "log.txt").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "teb", *words],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from teb.studies.plan import Study, Variant
+from teb.studies.plan import Budget, Study, Variant
 from teb.studies.published import coverage
 
 GRID = [
@@ -18,7 +18,7 @@ CONTROLS = [Variant("uniform"), Variant("eta0"), Variant("centroid")]
 
 OURS = [Variant("teb-p"), Variant("teb-p", {"bonus": "potential"})]
 
-PUBLISHED = coverage("maze2d/square-a", "TEB", "CeSD")
+PUBLISHED = coverage("teb", "cesd")
 
 FIRST_PARTICLES = {"phi-action": "policy", "shaping": "window_gamma", "neighbours": 12}
 """The particle anchor under the policy's own action: how it went at the paper's size."""
@@ -27,15 +27,14 @@ GRID_STUDY = Study(
     title="Readings of the paper's bonus in mazes, with controls",
     variants=[*OURS, *CONTROLS, *GRID],
     envs=["maze2d/square-a", "maze2d/corridor2"],
-    seeds=[0, 1, 2],
-    steps=8_000,
+    budgets={"cpu": Budget("cpu", 8_000, [0, 1, 2])},
 )
 
 LONG = Study(
     title="The same over the paper's 100K steps, one maze and one seed",
     variants=[*OURS, *CONTROLS, *GRID],
     envs=["maze2d/square-a"],
-    seeds=[0],
+    budgets={"cpu": Budget("cpu", 100_000, [0])},
     published=PUBLISHED,
 )
 
@@ -49,8 +48,7 @@ PARTICLES = Study(
         Variant("teb"),
     ],
     envs=["maze2d/square-a"],
-    seeds=[0, 1, 2],
-    steps=60_000,
+    budgets={"cpu": Budget("cpu", 60_000, [0, 1, 2])},
     published=PUBLISHED,
 )
 
@@ -65,8 +63,7 @@ PAPER_SIZE = Study(
         Variant("uniform"),
     ],
     envs=["maze2d/square-a"],
-    seeds=[0],
-    preset="paper",
+    budgets={"paper": Budget("paper", 100_000, [0])},
     published=PUBLISHED,
 )
 
@@ -92,17 +89,22 @@ READINGS = Study(
         Variant("teb", {"action-limit": 1.0, "uniform-steps": 4000}),
     ],
     envs=["maze2d/square-a"],
-    seeds=[0],
-    steps=8_000,
+    budgets={"cpu": Budget("cpu", 8_000, [0])},
 )
 
 PRECISION = Study(
     title="bfloat16 against float32 in the hidden products",
     variants=[
-        *(Variant("teb-p", {"bonus": "potential", "precision": precision}) for precision in ("bf16", "fp32")),
+        *(
+            Variant(
+                "teb-p",
+                {"bonus": "potential", "precision": precision},
+                name=f"teb-p (bonus=potential) in {precision}",
+            )
+            for precision in ("bf16", "fp32")
+        ),
         Variant("uniform"),
     ],
     envs=["maze2d/square-a"],
-    seeds=[0, 1],
-    steps=20_000,
+    budgets={"cpu": Budget("cpu", 20_000, [0, 1])},
 )
