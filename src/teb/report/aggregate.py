@@ -40,7 +40,9 @@ def aggregate_table(study: Study) -> str:
     rows = complete_rows(study)
     header = ["", *STATISTICS, f"P(better than {BASELINE})"]
     lines = [
-        [row, *_texts(rows, row, study.measure.series)] if row in rows else [row, *[MISSING] * (len(header) - 1)]
+        [row, *_texts(rows, row, study.measure.series)]
+        if row in rows
+        else [row, *[MISSING] * (len(header) - 1)]
         for row in study.all_rows
     ]
     what = study.measure.name

@@ -18,6 +18,7 @@ from teb.report.maps import inside_cells
 from teb.report.packing import LEVELS, UNVISITED, rounded, short, thinned, visit_levels
 from teb.report.records import Record
 from teb.report.statistics import Floats, align, bootstrap_interval, common_grid, mean_std
+from teb.report.words import SHARES, series_name
 
 RESAMPLES = 2000
 """Of the intervals along a curve; those of tables take as many as elsewhere."""
@@ -34,6 +35,10 @@ class Chapter:
     planned: int
     stored: int
     table: Study
+    absent: Sequence[str] = ()
+    """Agents that it names and that this version does not have."""
+    command: str = ""
+    """What names its missing runs."""
 
 
 def document(
@@ -54,6 +59,8 @@ def document(
         "colours": [
             to_hex(colour) for colour in colormaps[style.TIME_COLOURS](np.linspace(0, 1, LEVELS + 1))
         ],
+        "shares": SHARES,
+        "names": {name: series_name(name) for record in records for name in record.curves},
         "warnings": list(warnings),
         "runs": runs,
         "mazes": list(mazes.known.values()),
@@ -122,18 +129,18 @@ def _run(record: Record, command: str, mazes: _Mazes) -> dict[str, Any]:
 
 def _chapter(chapter: Chapter, places: Mapping[str, int]) -> dict[str, Any]:
     study = chapter.table
-    names = [*study.all_rows, *study.published_rows]  # one name may be measured and published
-    looks = style.line_styles(names)
+    looks = style.line_styles(study.listed_rows)
     complete = complete_rows(study) if len(study.envs) > 1 else {}
-    rows = [_row(study, row, places) for row in study.all_rows]
-    rows += [_published_row(study, row) for row in study.published_rows]
-    for name, row in zip(names, rows, strict=True):
-        look = looks[name]
-        row |= {"name": name, "colour": look.colour, "stroke": _dashes(look.stroke)}
-        if not row["published"] and name in complete:
-            row["aggregates"] = [
-                [short(number) for number in triple] for triple in aggregates(complete, name)
-            ]
+    rows = []
+    for name in study.listed_rows:
+        look = {"name": name, "colour": looks[name].colour, "stroke": _dashes(looks[name].stroke)}
+        if name in study.all_rows:
+            found = aggregates(complete, name) if name in complete else None
+            rows.append(
+                look | _row(study, name, places) | {"aggregates": found and [_triple(one) for one in found]}
+            )
+        if name in study.published_rows:
+            rows.append(look | _published_row(study, name))
     return {
         "name": chapter.name,
         "title": chapter.title,
@@ -141,9 +148,10 @@ def _chapter(chapter: Chapter, places: Mapping[str, int]) -> dict[str, Any]:
         "steps": chapter.steps,
         "planned": chapter.planned,
         "stored": chapter.stored,
+        "absent": list(chapter.absent),
+        "command": chapter.command,
         "series": study.measure.series,
         "measure": study.measure.name,
-        "best": study.measure.best,
         "envs": list(study.envs),
         "compared": [{"steps": study.steps[env][0], "cut": study.steps[env][1]} for env in study.envs],
         "rows": rows,
@@ -157,14 +165,13 @@ def _row(study: Study, row: str, places: Mapping[str, int]) -> dict[str, Any]:
     return {
         "published": False,
         "cells": [_cell(cell, places) for cell in cells],
-        "overall": None
-        if mean is None
-        else dict(zip(("mean", "low", "high"), map(short, mean), strict=True)),
-        "curves": [
-            _curve(study, cell, env) if cell.records else None
-            for env, cell in zip(study.envs, cells, strict=True)
-        ],
+        "overall": mean and _triple(mean),
+        "curves": [_curve(study, cell, env) for env, cell in zip(study.envs, cells, strict=True)],
     }
+
+
+def _triple(numbers: tuple[float, float, float]) -> dict[str, float | int | None]:
+    return dict(zip(("mean", "low", "high"), map(short, numbers), strict=True))
 
 
 def _cell(cell: Cell, places: Mapping[str, int]) -> dict[str, Any] | None:

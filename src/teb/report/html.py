@@ -30,7 +30,8 @@ def page(data: Mapping[str, Any], maps: bytes) -> str:
     """
     style = _part("style.css")
     script = '"use strict";\n' + "\n".join(_part(name) for name in SCRIPTS)
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
+    own = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    policy = f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
     text = _part("index.html")
     for name, value in {"policy": policy, "style": style, "script": script, "data": pack(data, maps)}.items():
         text = text.replace(f"{{{{{name}}}}}", value)

@@ -17,7 +17,7 @@ from teb.report.html import write_page
 from teb.report.records import Record, RecordError, RecordWarning
 from teb.studies import STUDIES
 from teb.studies.command import Choice, StudyOptions, every_choice
-from teb.studies.plan import jobs
+from teb.studies.plan import jobs, unavailable
 from teb.studies.stored import evidence, missing, registry, stored_records
 
 
@@ -92,5 +92,17 @@ def _chapter(choice: Choice, records: Sequence[Record]) -> Chapter:
     study, budget = choice.study, choice.budget
     planned = len(jobs(study, budget))
     stored = planned - len(missing(study, budget, records))
-    table = evidence(study, budget, records)
-    return Chapter(choice.folder, study.title, budget.preset, budget.steps, planned, stored, table)
+    asked = (
+        "" if choice.folder == choice.name else f" --budget {choice.folder.removeprefix(choice.name + '-')}"
+    )
+    return Chapter(
+        name=choice.folder,
+        title=study.title,
+        preset=budget.preset,
+        steps=budget.steps,
+        planned=planned,
+        stored=stored,
+        table=evidence(study, budget, records),
+        absent=unavailable(study, budget),
+        command=f"teb study plan {choice.name}{asked}",
+    )

@@ -20,7 +20,7 @@ function tick(value) {
 }
 
 function range(lines, series) {
-  if (series === "coverage") return [0, 1];
+  if (series in shares) return [0, 1];
   const values = lines.flatMap((line) => [...line.mean, ...(line.low || []), ...(line.high || [])]).filter(known);
   if (!values.length) return [0, 1];
   const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];

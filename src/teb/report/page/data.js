@@ -1,5 +1,8 @@
 // The data of the page, and how numbers are written.
 
+let shares = {}; // decimals of series between 0 and 1
+let seriesNames = {}; // what series are called
+
 async function unpack(text) {
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -7,6 +10,8 @@ async function unpack(text) {
   const length = new DataView(buffer).getUint32(0, true);
   const data = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   data.maps = new Uint8Array(buffer, 4 + length);
+  shares = data.shares;
+  seriesNames = data.names;
   return data;
 }
 
@@ -16,7 +21,7 @@ function known(value) {
 
 function number(value, series) {
   if (!known(value)) return "missing";
-  if (series === "coverage") return value.toFixed(2);
+  if (series in shares) return value.toFixed(shares[series]);
   const size = Math.abs(value);
   return size !== 0 && (size < 1e-4 || size >= 1e7) ? value.toExponential(3) : String(Number(value.toPrecision(4)));
 }
@@ -42,7 +47,7 @@ function duration(seconds) {
 }
 
 function plain(series) {
-  return series.replaceAll("_", " ");
+  return seriesNames[series] || series.replaceAll("_", " ");
 }
 
 function task(env) {

@@ -19,7 +19,7 @@ function overview(data) {
     section("Studies", data.studies.length ? sortable(columns, data.studies, { caption: "A study is a table: rows, environments and seeds" }).element : h("p", {}, "None.")),
     section("How to read it", h("ul", {}, [
       "A cell is the mean ± sample standard deviation over seeds; below it a 95 % bootstrap interval of the mean and the number of seeds. The strip shows the interval as a bar, each seed as a dot and the mean as a tick.",
-      `Fewer than ${data.few} seeds are marked: deviations and intervals of so few are rough, and mostly too small.`,
+      `A study says where its cells have fewer than ${data.few} seeds: deviations and intervals of so few are rough, and mostly too small.`,
       "What was not run says missing. Nothing stands in for it.",
       "Rows tagged published are numbers from papers, not measured here, often over more steps.",
       `Uniform random actions (${data.baseline}) stand in every table: what ends below them explores worse than chance.`,

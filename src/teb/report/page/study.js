@@ -16,8 +16,9 @@ function studyView(data, study) {
     h("p", { class: "facts" }, h("code", {}, study.name), " · ", facts.filter(known).join(" · ")),
     study.stored < study.planned
       ? h("p", { class: "warning" }, `${counted(study.planned - study.stored, "run")} not made yet; `,
-        h("code", {}, `teb study plan ${study.name}`), " names them.")
+        h("code", {}, study.command), " names them.")
       : null,
+    study.absent.length ? h("p", { class: "warning" }, `Not in this version: ${study.absent.join(", ")}.`) : null,
     few ? h("p", { class: "warning" }, `${few} of ${counted(seeds.length, "cell")} have fewer than ${data.few} seeds: `
       + "deviations and intervals of so few are rough, and mostly too small.") : null,
     section("Table", finalTable(data, study), notesOf(study)),
@@ -33,11 +34,11 @@ function span(counts) {
 }
 
 function rowName(row) {
-  return row.published ? [row.name.replace(/ \(paper\)$/, ""), " ", h("span", { class: "tag" }, "published")] : row.name;
+  return row.published ? [row.name, " ", h("span", { class: "tag" }, "published")] : row.name;
 }
 
 function finalTable(data, study) {
-  const best = study.headline === "coverage" ? 1
+  const best = study.series in shares ? 1
     : Math.max(...study.rows.flatMap((row) => row.cells.filter(known).map((cell) => cell.high || cell.mean)), 0);
   const columns = [{ title: "method", value: (row) => row.name, cell: rowName }];
   study.envs.forEach((env, place) => columns.push({
@@ -50,9 +51,9 @@ function finalTable(data, study) {
   if (study.envs.length > 1) columns.push({
     title: "mean", note: "95 % interval", numeric: true,
     value: (row) => row.overall && row.overall.mean,
-    cell: (row) => row.published ? "-" : overallCell(row.overall, study.headline),
+    cell: (row) => row.published ? "-" : overallCell(row.overall, study.series),
   });
-  const caption = `${plain(study.headline)} at the end, mean ± standard deviation over seeds, 95 % bootstrap interval of the mean`;
+  const caption = `${study.measure} at the end, mean ± standard deviation over seeds, 95 % bootstrap interval of the mean`;
   return sortable(columns, study.rows, {
     caption, look: study.envs.length > 3 ? "results stacked" : "results", rowClass: (row) => (row.published ? "published" : null),
   }).element;
@@ -70,11 +71,11 @@ function overallCell(value, series) {
 
 function finalCell(data, study, row, cell, best) {
   if (!cell) return missingMark();
-  const spread = known(cell.std) ? ` ± ${number(cell.std, study.headline)}` : "";
-  const main = h("span", { class: "main" }, number(cell.mean, study.headline) + spread, cell.mixed ? " †" : "");
-  if (row.published) return [main, h("span", { class: "under" }, "from the paper")];
+  const spread = known(cell.std) ? ` ± ${number(cell.std, study.series)}` : "";
+  const main = h("span", { class: "main" }, number(cell.mean, study.series) + spread, cell.mixed ? " †" : "");
+  if (row.published) return main;
   const count = cell.values.length;
-  const inter = known(cell.low) ? interval(cell.low, cell.high, study.headline) : "no interval";
+  const inter = known(cell.low) ? interval(cell.low, cell.high, study.series) : "no interval";
   return h("div", { class: "cell" }, strip(row, cell, best),
     h("div", {}, main, h("span", { class: "under" }, `${inter} · ${counted(count, "seed")}`)));
 }
@@ -94,15 +95,14 @@ function aggregateTable(data, study) {
   const columns = [{ title: "method", value: (row) => row.name }];
   names.forEach((title, place) => columns.push({
     title, numeric: true,
-    value: (row) => row.aggregates && row.aggregates[place] ? row.aggregates[place][0] : null,
+    value: (row) => row.aggregates && row.aggregates[place] ? row.aggregates[place].mean : null,
     cell: (row) => {
       if (!row.aggregates) return missingMark();
       if (!row.aggregates[place]) return "-";
-      const [mean, low, high] = row.aggregates[place];
-      return overallCell({ mean, low, high }, place === 3 ? "coverage" : study.headline);
+      return overallCell(row.aggregates[place], place === 3 ? "coverage" : study.series);
     },
   }));
-  const caption = `${plain(study.headline)} over ${study.envs.length} environments and all seeds, with 95 % bootstrap intervals`;
+  const caption = `${study.measure} over ${study.envs.length} environments and all seeds, with 95 % bootstrap intervals`;
   return [
     h("p", {}, "Only rows with runs on every environment can be aggregated; the others say missing."),
     sortable(columns, study.rows.filter((row) => !row.published), { caption, look: "results" }).element,
@@ -194,9 +194,9 @@ function explorer(data, study, ours) {
 
 function curves(study, env, rows) {
   const lines = rows.filter((row) => row.curves[env]).map((row) => ({ name: row.name, row, ...row.curves[env] }));
-  const title = [h("b", {}, task(study.envs[env])), `: ${plain(study.headline)}, mean over seeds and 95 % bootstrap interval`];
+  const title = [h("b", {}, task(study.envs[env])), `: ${study.measure}, mean over seeds and 95 % bootstrap interval`];
   return lineChart(lines, {
-    title, series: study.headline, last: study.compared[env].steps, height: 340,
-    label: `${plain(study.headline)} on ${study.envs[env]} over environment steps, ${counted(lines.length, "curve")}. Arrow keys read values.`,
+    title, series: study.series, last: study.compared[env].steps, height: 340,
+    label: `${study.measure} on ${study.envs[env]} over environment steps, ${counted(lines.length, "curve")}. Arrow keys read values.`,
   });
 }
