@@ -40,6 +40,7 @@ from teb.explorers.teb import TebConfig
 from teb.representations.bisim import BisimConfig
 from teb.studies import COMPUTED, STUDIES
 from teb.studies.command import StudyOptions, every_choice
+from teb.studies.page import ReportOptions
 from teb.studies.stored import evidence, stored_records
 from teb.theory.command import TheoryOptions
 from test_imports import FREE, RULES, forbidden_imports
@@ -56,6 +57,7 @@ PARSERS: dict[str, type[Any]] = {
     "eval": EvalOptions,
     "show": ShowOptions,
     "study": StudyOptions,
+    "report": ReportOptions,
     "theory": TheoryOptions,
     "bench": BenchOptions,
     "list": ListOptions,
