@@ -19,6 +19,11 @@ function dress(element, attributes, children) {
   return element;
 }
 
+// Long labels may break after a sign, rather than anywhere.
+function breakable(text) {
+  return h("span", {}, text.split(/(?<=[_=.])/).flatMap((part, place) => (place ? [h("wbr"), part] : [part])));
+}
+
 // Black lines follow the ink of the page, so that they can be seen on a dark one.
 function lineColour(row) {
   return row.colour === "#000000" ? "var(--ink)" : row.colour;

@@ -4,7 +4,7 @@ const SOLID = { colour: "#0072b2", stroke: [] };
 
 function runsView(data) {
   const columns = [
-    { title: "method", value: (run) => run.label, cell: (run) => h("a", { href: `#run=${run.id}` }, run.label) },
+    { title: "method", value: (run) => run.label, cell: (run) => h("a", { href: `#run=${run.id}` }, breakable(run.label)) },
     { title: "environment", value: (run) => run.env },
     { title: "seed", numeric: true, value: (run) => run.seed, cell: (run) => String(run.seed) },
     { title: "preset", value: (run) => run.preset },
@@ -26,7 +26,7 @@ function runsView(data) {
   } });
   return [
     h("h1", { tabindex: -1 }, "Runs"),
-    h("p", {}, "Every line of the registry. A run's page has its configuration, its curves, its map and the command that repeats it."),
+    h("p", {}, "Every run of the registry, at its full length. A run's page has its configuration, its curves, its map and the command that repeats it."),
     h("div", { class: "filter" }, h("label", { for: "filter" }, "Show runs with"), filter, said),
     table.element,
   ];

@@ -34,7 +34,7 @@ function span(counts) {
 }
 
 function rowName(row) {
-  return row.published ? [row.name, " ", h("span", { class: "tag" }, "published")] : row.name;
+  return [breakable(row.name), row.published ? [" ", h("span", { class: "tag" }, "published")] : []].flat();
 }
 
 function finalTable(data, study) {
@@ -92,7 +92,7 @@ function strip(row, cell, best) {
 
 function aggregateTable(data, study) {
   const names = ["mean", "median", "IQM", `P(better than ${data.baseline})`];
-  const columns = [{ title: "method", value: (row) => row.name }];
+  const columns = [{ title: "method", value: (row) => row.name, cell: rowName }];
   names.forEach((title, place) => columns.push({
     title, numeric: true,
     value: (row) => row.aggregates && row.aggregates[place] ? row.aggregates[place].mean : null,
@@ -135,7 +135,7 @@ function explorer(data, study, ours) {
       if (box.checked) picked.add(row.name); else picked.delete(row.name);
       draw();
     } });
-    return { row, box, label: h("label", { class: "pick" }, box, swatch(row), h("span", {}, row.name), h("span", { class: "lack" })) };
+    return { row, box, label: h("label", { class: "pick" }, box, swatch(row), breakable(row.name), h("span", { class: "lack" })) };
   });
   const all = (wanted) => () => {
     for (const { row, box } of boxes) {
@@ -177,7 +177,7 @@ function explorer(data, study, ours) {
     const figures = rows.map((row) => {
       const run = runsOf(row).find((one) => one.seed === seed && one.map);
       if (!run) return h("figure", { class: "map absent" }, h("div", {}, "missing"), h("figcaption", {}, row.name));
-      const map = coverageMap(data, run, h("a", { href: `#run=${run.id}` }, row.name), last);
+      const map = coverageMap(data, run, h("a", { href: `#run=${run.id}` }, breakable(row.name)), last);
       shown.push(map);
       return map.element;
     });

@@ -43,7 +43,7 @@ function sortable(columns, rows, options) {
 // Name and value, one pair per line.
 function pairs(caption, entries) {
   const lines = entries.map(([name, value, mark]) =>
-    h("tr", { class: mark ? "changed" : null }, h("th", { scope: "row" }, name), h("td", {}, value)));
+    h("tr", { class: mark ? "changed" : null }, h("th", { scope: "row" }, breakable(name)), h("td", {}, value)));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     h("table", { class: "pairs" }, h("caption", {}, caption), h("tbody", {}, lines)));
 }
