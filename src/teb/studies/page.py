@@ -16,7 +16,7 @@ from teb.report.document import Chapter, document
 from teb.report.html import write_page
 from teb.report.records import Record, RecordError, RecordWarning
 from teb.studies import STUDIES
-from teb.studies.command import Choice, StudyOptions, every_choice
+from teb.studies.command import StudyOptions, chosen
 from teb.studies.plan import jobs, unavailable
 from teb.studies.stored import evidence, missing, registry, stored_records
 
@@ -35,14 +35,14 @@ class ReportOptions:
 
 def run(options: ReportOptions) -> int:
     """Write the page and say where it is."""
-    chosen = _chosen(options.studies)
+    wanted = _chosen(options.studies)
     path = registry(options.results)
     if not path.is_file():
         raise RecordError(f"{path}: no such registry; --results names the folder of runs.jsonl")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RecordWarning)
         records = stored_records(options.results)
-        chapters = [_chapter(choice, records) for choice in chosen]
+        chapters = [_chapter(name, budget, records) for name, budget in wanted]
         data, maps = document(chapters, records, command)
     said = list(dict.fromkeys(str(warning.message) for warning in caught))
     for line in said:
@@ -77,32 +77,28 @@ def _option(name: str, value: Any) -> list[str]:
     return [f"--{word}", *(map(str, value) if isinstance(value, list | tuple) else [str(value)])]
 
 
-def _chosen(names: Sequence[str]) -> list[Choice]:
+def _chosen(names: Sequence[str]) -> list[tuple[str, str]]:
     """Every study at every budget, or those that are named."""
     for name in names:
         if name not in STUDIES:
             raise ValueError(
                 f"studies: unknown study {name!r}{did_you_mean(name, STUDIES)} known: {', '.join(STUDIES)}"
             )
-    choices = every_choice(StudyOptions("plan", all=True))
-    return [choice for choice in choices if not names or choice.name in names]
+    wanted = [name for name in STUDIES if not names or name in names]
+    return [(name, budget) for name in wanted for budget in STUDIES[name].budgets]
 
 
-def _chapter(choice: Choice, records: Sequence[Record]) -> Chapter:
-    study, budget = choice.study, choice.budget
+def _chapter(name: str, asked: str, records: Sequence[Record]) -> Chapter:
+    study, budget, folder = chosen(StudyOptions("plan", name, asked))
     planned = len(jobs(study, budget))
-    stored = planned - len(missing(study, budget, records))
-    asked = (
-        "" if choice.folder == choice.name else f" --budget {choice.folder.removeprefix(choice.name + '-')}"
-    )
     return Chapter(
-        name=choice.folder,
+        name=folder,
         title=study.title,
         preset=budget.preset,
         steps=budget.steps,
         planned=planned,
-        stored=stored,
+        stored=planned - len(missing(study, budget, records)),
         table=evidence(study, budget, records),
         absent=unavailable(study, budget),
-        command=f"teb study plan {choice.name}{asked}",
+        command=f"teb study plan {name} --budget {asked}",
     )

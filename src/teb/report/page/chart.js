@@ -1,6 +1,6 @@
 // Curves with bands; the pointer or the arrow keys read values off.
 
-const MARGIN = { left: 46, right: 12, top: 10, bottom: 34 };
+const MARGIN = { left: 46, right: 12, top: 10 };
 
 function ticks(low, high, count) {
   const raw = (high - low) / count;
@@ -42,12 +42,13 @@ function lineChart(lines, options) {
   const readout = h("div", { class: "readout", "aria-live": "polite" });
   const last = options.last || Math.max(1, ...lines.map((line) => line.steps[line.steps.length - 1]));
   const [bottom, top] = range(lines, options.series);
+  const floor = options.height - (options.compact ? 20 : 34);
   let width = 640;
   let cursor = null;
 
   const x = (step) => MARGIN.left + (step / last) * (width - MARGIN.left - MARGIN.right);
   const y = (value) =>
-    options.height - MARGIN.bottom - ((value - bottom) / (top - bottom)) * (options.height - MARGIN.top - MARGIN.bottom);
+    floor - ((value - bottom) / (top - bottom)) * (floor - MARGIN.top);
 
   function path(stepsOf, values) {
     let pen = "M";
@@ -68,10 +69,10 @@ function lineChart(lines, options) {
     }
     for (const step of ticks(0, last, Math.max(2, Math.min(6, Math.floor(width / 90))))) {
       const anchor = x(step) > width - 24 ? "end" : "middle";
-      parts.push(svg("text", { x: x(step), y: options.height - MARGIN.bottom + 16, "text-anchor": anchor }, steps(step)));
+      parts.push(svg("text", { x: x(step), y: floor + 16, "text-anchor": anchor }, steps(step)));
     }
     parts.push(svg("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right,
-      y1: options.height - MARGIN.bottom, y2: options.height - MARGIN.bottom }));
+      y1: floor, y2: floor }));
     if (!options.compact) {
       parts.push(svg("text", { class: "name", x: width - MARGIN.right, y: options.height - 3, "text-anchor": "end" },
         "environment steps"));
@@ -101,7 +102,7 @@ function lineChart(lines, options) {
     there.sort((a, b) => b.line.mean[b.place] - a.line.mean[a.place]);
     const marks = drawing.querySelector(".cursor");
     marks.replaceChildren(...(cursor === null ? [] : [
-      svg("line", { x1: x(step), x2: x(step), y1: MARGIN.top, y2: options.height - MARGIN.bottom }),
+      svg("line", { x1: x(step), x2: x(step), y1: MARGIN.top, y2: floor }),
       ...there.map(({ line, place }) =>
         svg("circle", { cx: x(step), cy: y(line.mean[place]), r: 3.5, "--c": lineColour(line.row) })),
     ]));

@@ -65,7 +65,7 @@ function smallCharts(run) {
   names.sort((a, b) => (b === run.headline) - (a === run.headline));
   return h("div", { class: "small" }, names.map((name) =>
     lineChart([{ name, row: SOLID, steps: run.curves.env_steps, mean: run.curves[name] }],
-      { title: plain(name), series: name, height: 150, compact: true, label: `${plain(name)} over environment steps` })));
+      { title: plain(name), series: name, height: 140, compact: true, label: `${plain(name)} over environment steps` })));
 }
 
 function leaves(data, prefix) {
