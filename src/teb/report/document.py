@@ -16,7 +16,7 @@ from teb.report.aggregate import aggregates, complete_rows
 from teb.report.grid import BASELINE, FEW_SEEDS, Cell, Study, notes, overall
 from teb.report.maps import inside_cells
 from teb.report.packing import LEVELS, UNVISITED, rounded, short, thinned, visit_levels
-from teb.report.records import Record
+from teb.report.records import Record, RecordError
 from teb.report.statistics import Floats, align, bootstrap_interval, common_grid, mean_std
 from teb.report.words import SHARES, series_name
 
@@ -74,6 +74,9 @@ def key(record: Record) -> str:
     return record.run_id[:12] or f"{record.config_hash}-{record.env}-{record.seed}".replace("/", "-")
 
 
+_WALLS = ("maze", "bin", "bounds", "walls", "cells", "shape")
+
+
 class _Mazes:
     """Mazes by their content, each once, and the maps of all runs."""
 
@@ -81,11 +84,15 @@ class _Mazes:
         self.known: dict[str, dict[str, Any]] = {}
         self.levels = bytearray()
 
-    def add(self, map: Mapping[str, Any]) -> dict[str, int] | None:
-        """Where a map lies; None if the record has none."""
+    def add(self, record: Record) -> dict[str, int] | None:
+        """Where the map of a run lies; None if it has none."""
+        map = record.map
         if not map:
             return None
-        walls = {name: map[name] for name in ("maze", "bin", "bounds", "walls", "cells", "shape")}
+        who = f"{record.label} on {record.env}, seed {record.seed}"
+        if lacking := [name for name in _WALLS if name not in map]:
+            raise RecordError(f"{who}: map.{lacking[0]} is missing")
+        walls = {name: map[name] for name in _WALLS}
         name = json.dumps(walls, sort_keys=True)
         self.known.setdefault(name, walls | {"inside": int(inside_cells(map).sum())})
         place = {"maze": list(self.known).index(name), "at": len(self.levels), "steps": map["env_steps"]}
@@ -123,7 +130,7 @@ def _run(record: Record, command: str, mazes: _Mazes) -> dict[str, Any]:
         "split": {name: short(value) for name, value in record.time_split.items()},
         "updates": record.updates,
         "command": command,
-        "map": mazes.add(record.map),
+        "map": mazes.add(record),
     }
 
 

@@ -53,7 +53,6 @@ function lost(text) {
 }
 
 function route(data, move) {
-  if (location.hash === "#content") return;
   const [title, children] = viewOf(data, location.hash || "#overview");
   const main = document.getElementById("content");
   main.replaceChildren(...children.flat().filter(known));
@@ -74,6 +73,11 @@ async function start() {
   const source = document.getElementById("data");
   const data = await unpack(source.textContent);
   source.remove();
+  // The address is taken, so this link moves the focus alone.
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    document.getElementById("content").focus();
+  });
   const jump = document.getElementById("jump");
   jump.append(...data.studies.map((study) => h("option", { value: study.name }, study.name)));
   jump.addEventListener("change", () => { if (jump.value) location.hash = `study=${encodeURIComponent(jump.value)}`; });

@@ -43,7 +43,7 @@ function finalTable(data, study) {
   const columns = [{ title: "method", value: (row) => row.name, cell: rowName }];
   study.envs.forEach((env, place) => columns.push({
     title: task(env),
-    note: study.compared[place].steps ? `at ${steps(study.compared[place].steps)} steps` : null,
+    note: comparedAt(study, study.compared[place]),
     numeric: true,
     value: (row) => row.cells[place] && row.cells[place].mean,
     cell: (row) => finalCell(data, study, row, row.cells[place], best),
@@ -57,6 +57,11 @@ function finalTable(data, study) {
   return sortable(columns, study.rows, {
     caption, look: study.envs.length > 3 ? "results stacked" : "results", rowClass: (row) => (row.published ? "published" : null),
   }).element;
+}
+
+function comparedAt(study, compared) {
+  if (!compared.steps) return null;
+  return `at ${steps(compared.steps)}${compared.cut ? ` of ${steps(study.steps)}` : ""} steps`;
 }
 
 function missingMark() {
