@@ -19,7 +19,7 @@ import pytest
 
 import teb.report
 from teb.cli import parse_train, run_command
-from teb.config import from_json
+from teb.config import from_json, to_json
 from teb.report.document import Chapter, document, mean_interval
 from teb.report.grid import Study
 from teb.report.html import SCRIPTS, page
@@ -236,7 +236,7 @@ def test_the_committed_registry_makes_a_small_file(
 
 def test_the_command_of_a_run_repeats_its_configuration() -> None:
     records = read_registry(ROOT / "results" / "runs.jsonl")
-    different = {(record.label, record.preset, record.env_steps > 50_000): record for record in records}
+    different = {(record.method, record.preset, len(record.overrides)): record for record in records}
     for record in different.values():
         _, _, *words = shlex.split(command(record))
         config = from_json(record.config)
@@ -245,6 +245,21 @@ def test_the_command_of_a_run_repeats_its_configuration() -> None:
             assert words.pop(place + 1) == "cuda" and words.pop(place)
             config = replace(config, run=replace(config.run, device="cpu"))
         assert parse_train(words)[0] == config, words
+
+
+def test_the_command_spells_switches_and_nothing(record: Make) -> None:
+    told = [
+        "probe/near",
+        "teb",
+        "--no-critic-grad-to-encoder",
+        "--dyn-reward-decoder",
+        "--c-t",
+        "0.5",
+        "--threads",
+        "1",
+    ]
+    config = parse_train(told)[0]
+    assert parse_train(shlex.split(command(record(config=to_json(config))))[2:])[0] == config
 
 
 def test_a_configuration_that_cannot_be_read_has_no_command(record: Make) -> None:
