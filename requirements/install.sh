@@ -23,17 +23,28 @@ $pip install -qq -r requirements/lock.txt
 # The lock has brought the build backend, so building needs nothing further from the network.
 $pip install -qq --no-deps --no-build-isolation --editable .
 
-# Pixel tasks draw without a display, for which the system needs a library. None of this may fail: where it
-# cannot be installed, the tests that draw are skipped and say so.
-missing=$(env -u MUJOCO_GL "$venv/bin/python" -c 'from teb.envs.rendering import BACKENDS, choose_backend
-if choose_backend(): print(*BACKENDS.values())' 2>/dev/null) || missing=
-if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "Installing graphics libraries for pixel tasks: $missing ..."
+# add_packages WHAT TESTS NAMES: install Debian's packages, if there are names and this is root on such a system. It never
+# fails: the tests that need what could not be installed are skipped and say so.
+add_packages() {
+    if [ -z "$3" ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then return 0; fi
+    echo "Installing $1: $3 ..."
     apt="env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20"
     # shellcheck disable=SC2086
-    { $apt install -y --no-install-recommends $missing ||
-        { $apt update && $apt install -y --no-install-recommends $missing; }; } >/dev/null 2>&1 </dev/null ||
-        echo "That did not work; tests that draw will be skipped."
-fi
+    { $apt install -y --no-install-recommends $3 ||
+        { $apt update && $apt install -y --no-install-recommends $3; }; } >/dev/null 2>&1 </dev/null ||
+        echo "That did not work; $2 will be skipped."
+}
+
+# Pixel tasks draw without a display, for which the system needs a library.
+missing=$(env -u MUJOCO_GL "$venv/bin/python" -c 'from teb.envs.rendering import BACKENDS, choose_backend
+if choose_backend(): print(*BACKENDS.values())' 2>/dev/null) || missing=
+add_packages "graphics libraries for pixel tasks" "tests that draw" "$missing"
+
+# The tests of `teb report` look at it in a browser.
+chromium=chromium
+for name in chromium chromium-browser google-chrome; do
+    if command -v "$name" >/dev/null; then chromium=; fi
+done
+add_packages "Chromium for tests of the report" "tests that need it" "$chromium"
 
 echo "$PWD" >"$stamp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from importlib.util import find_spec
 from typing import Any
 
@@ -32,6 +33,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     problem = choose_backend()  # before any test imports MuJoCo
     if problem and "rendering" in needs:
         pytest.skip(UNABLE + problem)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where Chromium is; without it or what drives it, tests of the browser are skipped."""
+    if find_spec("playwright") is None:
+        pytest.skip(UNABLE + "playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip(UNABLE + f"no Chromium, looked for {', '.join(names)}")
+    return path
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -41,6 +41,7 @@ from teb.representations import REPRESENTATIONS
 from teb.representations.bisim import BisimConfig
 from teb.studies import COMPUTED, STUDIES
 from teb.studies.command import StudyOptions, every_choice
+from teb.studies.page import ReportOptions
 from teb.studies.stored import evidence, stored_records
 from teb.theory.command import TheoryOptions
 from test_imports import FREE, RULES, forbidden_imports
@@ -60,6 +61,7 @@ PARSERS: dict[str, type[Any]] = {
     "eval": EvalOptions,
     "show": ShowOptions,
     "study": StudyOptions,
+    "report": ReportOptions,
     "theory": TheoryOptions,
     "bench": BenchOptions,
     "list": ListOptions,

@@ -315,6 +315,13 @@ def study_command(args: Sequence[str]) -> int:
     return command.run(parse(command.StudyOptions, args, "teb study"))
 
 
+def report_command(args: Sequence[str]) -> int:
+    """Write the HTML file of a registry."""
+    from teb.studies import page
+
+    return page.run(parse(page.ReportOptions, args, "teb report"))
+
+
 def theory_command(args: Sequence[str]) -> int:
     """Check the paper's statements by exact computation."""
     from teb.theory import command
@@ -347,6 +354,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "eval": (eval_command, "play episodes with a trained policy, film them"),
     "show": (show_command, "draw runs: coverage maps, curves, a table, frames that are alike"),
     "study": (study_command, "tables and figures from stored runs: list, plan, run, show"),
+    "report": (report_command, "all studies and runs as one HTML file"),
     "theory": (theory_command, "check the paper's statements by exact computation, or on your own process"),
     "bench": (bench_command, "measure speed, as ratios"),
     "list": (list_command, "name the agents and the environments"),

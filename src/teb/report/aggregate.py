@@ -40,7 +40,7 @@ def aggregate_table(study: Study) -> str:
     rows = complete_rows(study)
     header = ["", *STATISTICS, f"P(better than {BASELINE})"]
     lines = [
-        [row, *_aggregates(rows[row], study.measure.series), _improvement(rows, row)]
+        [row, *_texts(rows, row, study.measure.series)]
         if row in rows
         else [row, *[MISSING] * (len(header) - 1)]
         for row in study.all_rows
@@ -86,20 +86,27 @@ def profile_figure(study: Study) -> Figure:
     return figure
 
 
-def _aggregates(strata: list[Floats], series: str) -> list[str]:
-    texts = []
-    for statistic in STATISTICS.values():
-        low, high = bootstrap_interval(strata, statistic=statistic)
-        texts.append(_with_interval(float(statistic(strata)), low, high, series))
-    return texts
+def aggregates(rows: dict[str, list[Floats]], row: str) -> list[tuple[float, float, float]]:
+    """Each of `STATISTICS` of a complete row with its interval, then the probability that it beats the uniform policy.
+
+    That is left out of the uniform policy's own row, and where there is no such row.
+    """
+    found = [
+        (float(statistic(rows[row])), *bootstrap_interval(rows[row], statistic=statistic))
+        for statistic in STATISTICS.values()
+    ]
+    if row != BASELINE and BASELINE in rows:
+        pair = rows[row], rows[BASELINE]
+        interval = bootstrap_interval(*pair, statistic=improvement_probability)
+        found.append((float(improvement_probability(*pair)), *interval))
+    return found
 
 
-def _improvement(rows: dict[str, list[Floats]], row: str) -> str:
-    if row == BASELINE or BASELINE not in rows:
-        return "-"
-    pair = rows[row], rows[BASELINE]
-    low, high = bootstrap_interval(*pair, statistic=improvement_probability)
-    return _with_interval(float(improvement_probability(*pair)), low, high, "coverage")
+def _texts(rows: dict[str, list[Floats]], row: str, series: str) -> list[str]:
+    names = [*[series] * len(STATISTICS), "coverage"]
+    found = aggregates(rows, row)
+    texts = [_with_interval(*triple, name) for triple, name in zip(found, names, strict=False)]
+    return texts + ["-"] * (len(names) - len(texts))
 
 
 def _with_interval(value: float, low: float, high: float, series: str) -> str:

@@ -156,17 +156,20 @@ def _cell_text(cell: Cell, series: str) -> str:
     return f"{spread(*mean_std(cell.values), series)} ({len(cell.values)}){mark}"
 
 
-def _overall(cells: Sequence[Cell], series: str) -> str:
+def overall(cells: Sequence[Cell]) -> tuple[float, float, float] | None:
+    """Mean over environments of the means over seeds, and its interval; None unless every cell has a value."""
     if not all(cell.values for cell in cells):
-        return MISSING
+        return None
     mean = float(np.mean([np.mean(cell.values) for cell in cells]))
-    low, high = bootstrap_interval([cell.values for cell in cells])
-    text = number(mean, series)
-    return (
-        f"{text} [{number(low, series)}, {number(high, series)}]"
-        if math.isfinite(low)
-        else f"{text} (no interval)"
-    )
+    return mean, *bootstrap_interval([cell.values for cell in cells])
+
+
+def _overall(cells: Sequence[Cell], series: str) -> str:
+    found = overall(cells)
+    if found is None:
+        return MISSING
+    text, low, high = (number(value, series) for value in found)
+    return f"{text} [{low}, {high}]" if math.isfinite(found[1]) else f"{text} (no interval)"
 
 
 def notes(study: Study) -> list[str]:

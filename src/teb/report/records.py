@@ -57,6 +57,7 @@ class Record:
     wall_seconds: float
     time_split: Mapping[str, float]
     updates: int
+    run_id: str = ""
 
     @property
     def task(self) -> str:
@@ -167,6 +168,7 @@ def parse_record(data: object, where: str) -> Record:
         wall_seconds=float(_field(data, "wall_seconds", (int, float), where, math.nan)),
         time_split=_numbers(_field(data, "time_split", dict, where, {})),
         updates=_field(data, "updates", int, where, 0),
+        run_id=_field(data, "run_id", str, where, ""),
     )
 
 
