@@ -18,6 +18,7 @@ from teb.report import grid
 from teb.report.records import Record, read_registry
 from teb.run.stopping import stop_on_signals
 from teb.studies import STUDIES
+from teb.studies.cluster import Needs, run_jobs_on_ray
 from teb.studies.plan import Job, Study, jobs, missing, registry, todays_hash
 from teb.studies.pool import run_jobs
 
@@ -36,6 +37,12 @@ class StudyOptions:
     """Folder of the run folders."""
     workers: int = 1
     """Runs at the same time, each with its share of the cores."""
+    ray: str = ""
+    """Run on a Ray cluster instead: its address, `auto` for the one this machine is part of, `local` for a new one."""
+    cpus_per_run: int = 1
+    """With --ray: cores of one run."""
+    gpus_per_run: float = 1.0
+    """With --ray: GPUs of one run on cuda; 0.25 lets four share one."""
     seeds: tuple[int, ...] = ()
     """Only these seeds."""
     envs: tuple[str, ...] = ()
@@ -132,14 +139,21 @@ def _estimated_hours(lacking: Sequence[Job], records: Sequence[Record]) -> float
 
 
 def _run(options: StudyOptions) -> int:
-    if options.workers < 1:
-        raise ValueError(f"workers: must be above 0, got {options.workers}")
+    for name in ("workers", "cpus_per_run", "gpus_per_run"):
+        if getattr(options, name) <= 0:
+            raise ValueError(f"{name}: must be above 0, got {getattr(options, name)}")
     study = chosen(options)
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
     lacking = missing(study, _records(options))
-    say(f"{options.name}: {len(lacking)} runs to go, {options.workers} at a time")
+    places = options.runs, registry(options.results)
     with stop_on_signals() as wish:
-        failed = run_jobs(lacking, options.runs, registry(options.results), options.workers, wish, say)
+        if options.ray:
+            needs = Needs(options.cpus_per_run, options.gpus_per_run)
+            say(f"{options.name}: {len(lacking)} runs to go, on Ray")
+            failed = run_jobs_on_ray(lacking, *places, options.ray, needs, wish, say)
+        else:
+            say(f"{options.name}: {len(lacking)} runs to go, {options.workers} at a time")
+            failed = run_jobs(lacking, *places, options.workers, wish, say)
     if wish.signal is not None:
         say("stopped; every run was saved, and the same command goes on")
         return 128 + wish.signal
