@@ -17,6 +17,7 @@ from teb.envs.naming import did_you_mean
 from teb.report.records import Record
 from teb.run.stopping import stop_on_signals
 from teb.studies import COMPUTED, STUDIES
+from teb.studies.cluster import Needs, run_jobs_on_ray
 from teb.studies.plan import Budget, Job, Study, jobs, unavailable
 from teb.studies.pool import run_jobs
 from teb.studies.stored import estimate, evidence, missing, registry, stored_records
@@ -40,6 +41,12 @@ class StudyOptions:
     """Folder of the run folders."""
     workers: int = 1
     """Runs at the same time, each with its share of the cores."""
+    ray: str = ""
+    """Run on a Ray cluster instead: its address, `auto` for the one this machine is part of, `local` for a new one."""
+    cpus_per_run: int = 1
+    """With --ray: cores of one run."""
+    gpus_per_run: float = 1.0
+    """With --ray: GPUs of one run on cuda; 0.25 lets four share one."""
     seeds: tuple[int, ...] = ()
     """Only these seeds."""
     envs: tuple[str, ...] = ()
@@ -162,17 +169,24 @@ def _told(
 
 
 def _run(options: StudyOptions) -> int:
-    if options.workers < 1:
-        raise ValueError(f"workers: must be above 0, got {options.workers}")
+    for name in ("workers", "cpus_per_run", "gpus_per_run"):
+        if getattr(options, name) <= 0:
+            raise ValueError(f"{name}: must be above 0, got {getattr(options, name)}")
     choice = chosen(options)
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
     lacking = missing(choice.study, choice.budget, stored_records(options.results))
     absent = unavailable(choice.study, choice.budget)
     if absent:
         say(f"left out, not in this version: {', '.join(absent)}")
-    say(f"{choice.folder}: {len(lacking)} runs to go, {options.workers} at a time")
+    where = "on Ray" if options.ray else f"{options.workers} at a time"
+    say(f"{choice.folder}: {len(lacking)} runs to go, {where}")
+    places = options.runs, registry(options.results)
     with stop_on_signals() as wish:
-        failed = run_jobs(lacking, options.runs, registry(options.results), options.workers, wish, say)
+        if options.ray:
+            needs = Needs(options.cpus_per_run, options.gpus_per_run)
+            failed = run_jobs_on_ray(lacking, *places, options.ray, needs, wish, say)
+        else:
+            failed = run_jobs(lacking, *places, options.workers, wish, say)
     if wish.signal is not None:
         say("stopped; every run was saved, and the same command goes on")
         return 128 + wish.signal
