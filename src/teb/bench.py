@@ -196,7 +196,9 @@ def _batch(config: Config, run: Run) -> Batch:
     for _ in range(1000):
         if not run.replay.running:
             run.begin_episode()
-        run.take(run.uniform.uniform(-1.0, 1.0, run.action_dim).astype(np.float32))
+        action = run.uniform.uniform(-1.0, 1.0, run.action_dim).astype(np.float32)
+        run.stepper.send(action)
+        run.take(action)
     assert run.agent.sampling is not None
     return to_batch(
         run.replay.sample(*run.agent.sampling, run.sampler), run.first_obs, torch.device(config.run.device)
