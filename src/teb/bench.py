@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import shlex
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -45,7 +50,7 @@ class BenchOptions:
     device: str = "cpu"
     """cpu, cuda or auto. The loop is always measured on the CPU."""
     pixels: bool = False
-    """Measure updates from pictures of 84x84 instead, at the paper's size."""
+    """Measure updates from pictures of 84x84 instead, at the paper's size, and a short run on Meta-World."""
 
 
 def run(options: BenchOptions) -> int:
@@ -57,7 +62,7 @@ def run(options: BenchOptions) -> int:
         torch.set_num_threads(options.threads)
     console = Console()
     if options.pixels:
-        console.print(pixels_table(options))
+        console.print(pixels_table(options), stepping_table(options.threads))
         return 0
     console.print(
         updates_table("paper", options),
@@ -157,6 +162,46 @@ def loop_table(steps: int = 6000) -> Table:
         table.add_row(part, f"{1e3 * seconds[part] / steps:.3f}")
     table.add_row("around the update (all but update and sample)", f"{1e3 * around / steps:.3f}")
     return table
+
+
+REAL_RUN = shlex.split(
+    "train metaworld/reach teb --preset cpu --render-quality fast --horizon 100 --uniform-steps 50 "
+    "--seed-steps 50 --replay-capacity 1000 --eval-every 0"
+)
+"""A run that draws: episodes of 50 actions, the first of them without updates."""
+
+
+def stepping_table(threads: int, actions: int = 200) -> Table | str:
+    """Where the time of a run on Meta-World goes, stepping in turn with learning and beside it; or why none was made."""
+    try:
+        turn, beside = (_real_run(place, threads, actions) for place in ("no", "yes"))
+    except ValueError as error:
+        return f"A run on Meta-World is not measured: {error}"
+    title = f"The loop, {' '.join(REAL_RUN[1:3])} at preset cpu, drawn fast, {actions} actions"
+    table = Table("part", "ms per action", "with a process for the environment", title=title)
+    for part in ("act", "env", "sample", "update", "total"):
+        table.add_row(part, *(f"{1e3 * spent[part] / actions:.1f}" for spent in (turn, beside)))
+    table.add_row("peak memory, MiB", *(f"{spent['memory'] / 2**20:.0f}" for spent in (turn, beside)))
+    table.caption = (
+        f"{turn['total'] / beside['total']:.2f} times as fast; env is what the loop waits for; "
+        "memory is that of the process that learns"
+    )
+    return table
+
+
+def _real_run(place: str, threads: int, actions: int) -> dict[str, float]:
+    """Seconds of each part of `REAL_RUN`, and its peak memory in bytes, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"steps": actions, "threads": threads, "env-process": place, "out": f"{folder}/run"}
+        words = [*REAL_RUN, *(f"--{name}={value}" for name, value in options.items())]
+        with Path(folder, "log").open("w") as log:
+            process = subprocess.Popen([sys.executable, "-m", "teb", *words], stdout=log, stderr=log)
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise ValueError(Path(folder, "log").read_text().splitlines()[-1].removeprefix("teb: "))
+        record = json.loads(Path(folder, "run", "record.json").read_text())
+    return record["time_split"] | {"total": record["wall_seconds"], "memory": 1024 * usage.ru_maxrss}
 
 
 def interleaved(timed: dict[str, Callable[[], Any]], repeats: int, device: str) -> dict[str, float]:

@@ -109,12 +109,12 @@ def test_the_same_episodes_bit_for_bit(env_id: str, config: Any) -> None:
                 task.meter.observe(obs, 1)
             action = rng.uniform(-1, 1, here.env.action_space.shape).astype(np.float32)
             remote(there).send(action)
-            seen, *rest = here.env.step(action)
-            other, *others = remote(there).receive()
+            expected, got = here.env.step(action), remote(there).receive()
+            seen, other = expected[0], got[0]
             assert (other.dtype, other.tobytes()) == (seen.dtype, seen.tobytes())
-            assert pickle.dumps(others) == pickle.dumps(rest)
-            ended = bool(rest[1] or rest[2])
-            assert there.meter.observe_step(others[3], ended) == here.meter.observe_step(rest[3], ended)
+            assert pickle.dumps(got[1:]) == pickle.dumps(expected[1:])
+            ended = expected[2] or expected[3]
+            assert there.meter.observe_step(got[4], ended) == here.meter.observe_step(expected[4], ended)
     assert there.meter.metrics() == here.meter.metrics()
     for task in (here, there):
         task.env.close()

@@ -111,9 +111,9 @@ def serve(handle: int) -> None:
     """What the process does: build a task, then reset and step its environment as it is told, until nobody is there."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the owner decides when this ends
-    with Connection(handle) as connection:
-        with contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError):
-            _serve(connection)
+    gone = contextlib.suppress(EOFError, ConnectionResetError, BrokenPipeError)
+    with Connection(handle) as connection, gone:
+        _serve(connection)
 
 
 def _serve(connection: Connection) -> None:
