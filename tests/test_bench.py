@@ -28,6 +28,6 @@ def test_a_real_run_is_split_both_ways() -> None:
     names, *measured = ([*column.cells] for column in table.columns)
     assert names == ["act", "env", "sample", "update", "total", "peak memory, MiB"]
     for column in measured:
-        act, env, sample, update, total, memory = (float(cell) for cell in column)
+        act, env, sample, update, total, memory = (float(str(cell)) for cell in column)
         assert 0 < env < total and 0 < update < total and act + env + sample + update <= 1.05 * total
         assert 100 < memory < 10_000

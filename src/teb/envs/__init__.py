@@ -53,7 +53,7 @@ class Family(NamedTuple):
     schedule: Mapping[str, Any] = MappingProxyType({})
     """Fields of a run's schedule that this family changes."""
     slow_steps: bool = False
-    """Whether a step takes so long that a process of its own pays: a round trip costs a tenth of a millisecond."""
+    """Whether a step takes so long that a process of its own pays: a round trip costs 0.05 ms."""
 
 
 FAMILIES: dict[str, Family] = {
