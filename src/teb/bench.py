@@ -172,7 +172,7 @@ REAL_RUN = shlex.split(
 
 
 def stepping_table(threads: int, actions: int = 200) -> Table | str:
-    """Where the time of a run on Meta-World goes, stepping in turn with learning and beside it; or why it is unknown."""
+    """Where the time of a run on Meta-World goes, stepping in turn with learning and beside it, or why none ran."""
     try:
         turn, beside = (_real_run(place, threads, actions) for place in ("no", "yes"))
     except ValueError as error:
