@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 from rich.table import Table
 
 from teb import bench
+from teb.machine import peak_memory
 
 
 @pytest.mark.skipif("DISPLAY" in os.environ, reason="a display is a way to draw")
@@ -17,6 +19,12 @@ def test_without_a_way_to_draw_it_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(said, str)
     assert said.startswith("A run on Meta-World is not measured: ")
     assert "\n" not in said and ("pictures cannot be drawn" in said or "needs Meta-World" in said)
+
+
+def test_peak_memory_remembers_what_is_gone() -> None:
+    before = peak_memory()
+    np.ones(300 * 2**20, np.uint8)
+    assert peak_memory() > max(before, 300 * 2**20)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shlex
 import statistics
 import subprocess
@@ -170,6 +169,15 @@ REAL_RUN = shlex.split(
 )
 """A run that draws: episodes of 50 actions, the first of them without updates."""
 
+_MEASURED = """
+import sys
+from teb.cli import run_command
+from teb.machine import peak_memory
+code = run_command(sys.argv[1:])
+print(peak_memory())
+sys.exit(code)
+"""
+
 
 def stepping_table(threads: int, actions: int = 200) -> Table | str:
     """Where the time of a run on Meta-World goes, stepping in turn with learning and beside it, or why none ran."""
@@ -194,14 +202,14 @@ def _real_run(place: str, threads: int, actions: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         options = {"steps": actions, "threads": threads, "env-process": place, "out": f"{folder}/run"}
         words = [*REAL_RUN, *(f"--{name}={value}" for name, value in options.items())]
-        with Path(folder, "log").open("w") as log:
-            process = subprocess.Popen([sys.executable, "-m", "teb", *words], stdout=log, stderr=log)
-            _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise ValueError(Path(folder, "log").read_text().splitlines()[-1].removeprefix("teb: "))
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURED, *words], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ValueError(done.stderr.splitlines()[-1].removeprefix("teb: "))
         record = json.loads(Path(folder, "run", "record.json").read_text())
-    return record["time_split"] | {"total": record["wall_seconds"], "memory": 1024 * usage.ru_maxrss}
+    memory = float(done.stdout.splitlines()[-1])
+    return record["time_split"] | {"total": record["wall_seconds"], "memory": memory}
 
 
 def interleaved(timed: dict[str, Callable[[], Any]], repeats: int, device: str) -> dict[str, float]:
