@@ -208,6 +208,7 @@ def test_the_hash_changes_with_every_field_that_can_change_what_is_learnt(
             "device",
             "eval_every",
             "eval_episodes",
+            "env_process",
         )
     }
     hashes = {"": config_hash(config)}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -45,7 +49,7 @@ class BenchOptions:
     device: str = "cpu"
     """cpu, cuda or auto. The loop is always measured on the CPU."""
     pixels: bool = False
-    """Measure updates from pictures of 84x84 instead, at the paper's size."""
+    """Measure updates from pictures of 84x84 instead, at the paper's size, and a short run on Meta-World."""
 
 
 def run(options: BenchOptions) -> int:
@@ -57,7 +61,7 @@ def run(options: BenchOptions) -> int:
         torch.set_num_threads(options.threads)
     console = Console()
     if options.pixels:
-        console.print(pixels_table(options))
+        console.print(pixels_table(options), stepping_table(options.threads))
         return 0
     console.print(
         updates_table("paper", options),
@@ -159,6 +163,55 @@ def loop_table(steps: int = 6000) -> Table:
     return table
 
 
+REAL_RUN = shlex.split(
+    "train metaworld/reach teb --preset cpu --render-quality fast --horizon 100 --uniform-steps 50 "
+    "--seed-steps 50 --replay-capacity 1000 --eval-every 0"
+)
+"""A run that draws: episodes of 50 actions, the first of them without updates."""
+
+_MEASURED = """
+import sys
+from teb.cli import run_command
+from teb.machine import peak_memory
+code = run_command(sys.argv[1:])
+print(peak_memory())
+sys.exit(code)
+"""
+
+
+def stepping_table(threads: int, actions: int = 200) -> Table | str:
+    """Where the time of a run on Meta-World goes, stepping in turn with learning and beside it, or why none ran."""
+    try:
+        turn, beside = (_real_run(place, threads, actions) for place in ("no", "yes"))
+    except ValueError as error:
+        return f"A run on Meta-World is not measured: {error}"
+    title = f"The loop, {' '.join(REAL_RUN[1:3])} at preset cpu, drawn fast, {actions} actions"
+    table = Table("part", "ms per action", "with a process for the environment", title=title)
+    for part in ("act", "env", "sample", "update", "total"):
+        table.add_row(part, *(f"{1e3 * spent[part] / actions:.1f}" for spent in (turn, beside)))
+    table.add_row("peak memory, MiB", *(f"{spent['memory'] / 2**20:.0f}" for spent in (turn, beside)))
+    table.caption = (
+        f"{turn['total'] / beside['total']:.2f} times as fast; env is what the loop waits for; "
+        "memory is that of the process that learns"
+    )
+    return table
+
+
+def _real_run(place: str, threads: int, actions: int) -> dict[str, float]:
+    """Seconds of each part of `REAL_RUN`, and its peak memory in bytes, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"steps": actions, "threads": threads, "env-process": place, "out": f"{folder}/run"}
+        words = [*REAL_RUN, *(f"--{name}={value}" for name, value in options.items())]
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURED, *words], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ValueError(done.stderr.splitlines()[-1].removeprefix("teb: "))
+        record = json.loads(Path(folder, "run", "record.json").read_text())
+    memory = float(done.stdout.splitlines()[-1])
+    return record["time_split"] | {"total": record["wall_seconds"], "memory": memory}
+
+
 def interleaved(timed: dict[str, Callable[[], Any]], repeats: int, device: str) -> dict[str, float]:
     """Median seconds of each callable; they take turns, so that a slow moment of the machine hits all alike."""
     samples: dict[str, list[float]] = {name: [] for name in timed}
@@ -196,7 +249,9 @@ def _batch(config: Config, run: Run) -> Batch:
     for _ in range(1000):
         if not run.replay.running:
             run.begin_episode()
-        run.take(run.uniform.uniform(-1.0, 1.0, run.action_dim).astype(np.float32))
+        action = run.uniform.uniform(-1.0, 1.0, run.action_dim).astype(np.float32)
+        run.stepper.send(action)
+        run.take(action)
     assert run.agent.sampling is not None
     return to_batch(
         run.replay.sample(*run.agent.sampling, run.sampler), run.first_obs, torch.device(config.run.device)

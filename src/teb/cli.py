@@ -22,7 +22,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from teb.agents.registry import KINDS, REPRESENTED
 from teb.config import Config, RunConfig, default_config, label
-from teb.envs import FAMILIES, observed
+from teb.envs import FAMILIES, EnvProcessError, observed
 from teb.envs.naming import did_you_mean
 from teb.run.checkpoint import CheckpointError
 from teb.run.evaluate import evaluate, play_skills
@@ -437,7 +437,7 @@ def run_command(words: Sequence[str]) -> int:
         return 0
     except (ValueError, OSError) as error:
         return complain(error, 2)
-    except (RunError, CheckpointError) as error:
+    except (RunError, CheckpointError, EnvProcessError) as error:
         return complain(error, 1)
 
 

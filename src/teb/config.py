@@ -49,6 +49,8 @@ class RunConfig:
     """Environment steps between evaluations, on an environment of their own; 0 for none (ours)."""
     eval_episodes: int = 10
     """Episodes of an evaluation, with the mean action (paper table 3: 10)."""
+    env_process: Literal["auto", "yes", "no"] = "auto"
+    """Whether the environment steps in its own process while learning goes on; auto where steps are slow (ours)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -75,7 +77,16 @@ PIXELS: dict[str, Any] = {
 """What a schedule changes where pictures are seen: 4000 seed frames are 2000 decisions (paper table 3), and a
 checkpoint holds gigabytes."""
 
-NEUTRAL = ("steps", "log_every", "checkpoint_seconds", "threads", "device", "eval_every", "eval_episodes")
+NEUTRAL = (
+    "steps",
+    "log_every",
+    "checkpoint_seconds",
+    "threads",
+    "device",
+    "eval_every",
+    "eval_episodes",
+    "env_process",
+)
 """Fields of `RunConfig` that cannot change what is learnt up to a step, beyond rounding."""
 
 

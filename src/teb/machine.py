@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from pathlib import Path
 
@@ -44,6 +45,18 @@ def memory_bytes() -> tuple[int | None, int | None]:
         return total, available
     left = max(limit - used, 0)
     return min(total, limit), left if available is None else min(available, left)
+
+
+def peak_memory() -> float:
+    """Bytes that this process held at most; NaN where the system does not tell.
+
+    `ru_maxrss` would also count what held this process's place before it began its program.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return math.nan
+    return 1024.0 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 def available_memory() -> int | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import zlib
 from typing import Any
 
@@ -233,3 +234,14 @@ def test_record_before_any_step() -> None:
     assert (decoded(meter.record()) == 65535).all()
     meter.observe(position(0, 0), 0)
     assert decoded(meter.record())[10, 90] == 0
+
+
+def test_a_meter_that_travels_keeps_what_it_saw() -> None:
+    meter = CoverageMeter(LAYOUTS["corridor2"], 0.25)
+    for step in range(5):
+        meter.observe(np.array([0.3 * step, 0.1], np.float32), step)
+    other = pickle.loads(pickle.dumps(meter))
+    meter.observe(np.array([3.2, 0.1], np.float32), 6)
+    other.observe(np.array([3.2, 0.1], np.float32), 6)
+    assert meter.metrics() == other.metrics() and meter.record() == other.record()
+    assert meter.metrics()["coverage"] > 0

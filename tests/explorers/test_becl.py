@@ -145,7 +145,9 @@ def test_three_steps_on_three_fresh_batches_and_the_actors_is_the_third(
     while run.episodes < 12:
         if not run.replay.running:
             run.begin_episode()
-        run.take(run.act())
+        action = run.act()
+        run.stepper.send(action)
+        run.take(action)
     drawn: list[int] = []
     sample = run.replay.sample
 

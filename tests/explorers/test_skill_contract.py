@@ -64,7 +64,9 @@ def played(agent: ComposedAgent, episodes: int, scale: float = 1.0, seed: int = 
     while run.episodes < episodes:
         if not run.replay.running:
             run.begin_episode()
-        run.take(run.act())
+        action = run.act()
+        run.stepper.send(action)
+        run.take(action)
     return run
 
 

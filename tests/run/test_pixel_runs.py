@@ -50,9 +50,13 @@ SCHEDULE = {
 
 
 def small_config(
-    agent: str, reading: str = "default", learner: dict[str, Any] | None = None, **run: Any
+    agent: str,
+    reading: str = "default",
+    learner: dict[str, Any] | None = None,
+    env: str = PROBE,
+    **run: Any,
 ) -> Config:
-    config = default_config(PROBE, agent, "cpu", reading)
+    config = default_config(env, agent, "cpu", reading)
     narrow = shrunk(config.learner)
     if hasattr(narrow, "encoder"):
         narrow = updated(narrow, {"encoder": {"channels": 4, "latent_dim": 8}, **(learner or {})})

@@ -54,6 +54,13 @@ class CoverageMeter:
         self._flat_first = self._first_visit.reshape(-1).data
         self._flat_seen = self._seen_exdm.reshape(-1).data
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Built anew where it is sent to: views of memory do not travel."""
+        return CoverageMeter, (self.layout, self.bin_size), self.state()
+
+    def __setstate__(self, state: dict[str, np.ndarray]) -> None:
+        self.load(state)
+
     @property
     def first_visit(self) -> npt.NDArray[np.int32]:
         """Environment steps at the first visit of each bin of the box, -1 = never; a copy [nx, ny]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, SupportsFloat, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -41,6 +41,38 @@ class Meter(Protocol):
         ...
 
 
+Outcome = tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]
+"""What a step of a Gymnasium environment returns."""
+
+
+@runtime_checkable
+class Stepper(Protocol):
+    """Steps that are begun now and waited for later."""
+
+    def send(self, action: np.ndarray) -> None:
+        """Begin a step."""
+        ...
+
+    def receive(self) -> Outcome:
+        """What came of the step that was begun."""
+        ...
+
+
+class InTurn:
+    """Steps of an environment that has no process of its own: they happen when they are waited for."""
+
+    def __init__(self, env: gym.Env[np.ndarray, np.ndarray]) -> None:
+        self._env = env
+
+    def send(self, action: np.ndarray) -> None:
+        """Note the action."""
+        self._action = action
+
+    def receive(self) -> Outcome:
+        """Take the step."""
+        return self._env.step(self._action)
+
+
 class Task(NamedTuple):
     """One thing to train on. Observations are float32 [D] or frames uint8 [C, H, W], actions lie in [-1, 1]^A."""
 
@@ -50,3 +82,8 @@ class Task(NamedTuple):
     """Name of the one number that tells how a run went: a key of the log rows."""
     frame_stack: int = 1
     """How many of the latest frames an agent sees at once; the environment delivers single ones."""
+
+    @property
+    def stepper(self) -> Stepper:
+        """The environment as something whose steps need not be waited for at once."""
+        return self.env if isinstance(self.env, Stepper) else InTurn(self.env)

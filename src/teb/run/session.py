@@ -17,7 +17,7 @@ import torch
 
 from teb.agents.protocol import Agent, Runtime, Shapes
 from teb.config import NEUTRAL, Config, agent_spec, config_hash, flat, from_json, label, overrides, to_json
-from teb.envs import make_task
+from teb.envs import FAMILIES, make_task, make_task_elsewhere, split_id
 from teb.envs.protocol import Task
 from teb.machine import available_memory, keep_freed_memory
 from teb.replay.saved import replay_bytes
@@ -65,9 +65,9 @@ def _multiplies_bf16(device: str) -> bool:
     return bool(supported())
 
 
-def build(config: Config) -> tuple[Task, Agent]:
-    """Task and agent of a resolved configuration."""
-    task = make_task(config.env, config.task)
+def build(config: Config, *, elsewhere: bool = False) -> tuple[Task, Agent]:
+    """Task and agent of a resolved configuration; the environment in a process of its own if it is `elsewhere`."""
+    task = (make_task_elsewhere if elsewhere else make_task)(config.env, config.task)
     obs, action = task.env.observation_space.shape, task.env.action_space.shape
     assert obs is not None and action is not None
     compute = torch.bfloat16 if config.run.precision == "bf16" else torch.float32
@@ -76,6 +76,13 @@ def build(config: Config) -> tuple[Task, Agent]:
     image = {"image": stack} if len(stack) == 3 else {}
     shapes = Shapes(math.prod(stack), action[0])
     return task, agent_spec(config.env, config.agent).build(config.learner, shapes, runtime, **image)
+
+
+def steps_elsewhere(config: Config) -> bool:
+    """Whether the environment of a run gets a process of its own."""
+    if config.run.env_process == "auto":
+        return FAMILIES[split_id(config.env)[0]].slow_steps
+    return config.run.env_process == "yes"
 
 
 def read_config(folder: Path) -> Config:
@@ -98,7 +105,7 @@ def session(
         keep_freed_memory()
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
-        task, agent = build(config)
+        task, agent = build(config, elsewhere=steps_elsewhere(config))
         stack.callback(task.env.close)
         warnings = _check_memory(config, task)
         folder.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from teb.run.stopping import StopWish
 from teb.seeding import child_seed, numpy_generator
 
 PARTS = ("act", "env", "sample", "update")
-"""What the time of a step is split into."""
+"""What the time of a step is split into. Of steps in another process `env` holds what they are waited for."""
 
 
 def one_line(value: object) -> str:
@@ -45,6 +45,7 @@ class Run:
 
     def __init__(self, config: RunConfig, task: Task, agent: Agent, folder: Path) -> None:
         self.config, self.task, self.agent, self.folder = config, task, agent, folder
+        self.stepper = task.stepper
         obs_space, action_space = task.env.observation_space, task.env.action_space
         assert obs_space.shape is not None and action_space.shape is not None
         self.action_dim = action_space.shape[0]
@@ -98,8 +99,8 @@ class Run:
         return self.agent.act(self.obs, self.skill, self.env_steps, explore=True)
 
     def take(self, action: np.ndarray) -> bool:
-        """Step the environment and remember what happened; true if the episode ended."""
-        obs, reward, terminated, truncated, info = self.task.env.step(action)
+        """Wait for the step that was begun with this action and remember what happened; true if the episode ended."""
+        obs, reward, terminated, truncated, info = self.stepper.receive()
         reward = float(reward)
         self.env_steps += 1
         self.episode_steps += 1
@@ -254,20 +255,22 @@ def train(run: Run, reporting: Reporting, wish: StopWish) -> bool:
             run.begin_episode()
         t0 = clock()
         action = run.act()
-        t1 = t2 = t3 = clock()
+        t1 = clock()
+        run.stepper.send(action)  # nothing until `take` depends on what comes of it
+        t2 = t3 = t4 = clock()
         if sampling and run.env_steps >= config.seed_steps and run.env_steps % config.update_every == 0:
             batch = to_batch(run.replay.sample(*sampling, run.sampler), run.first_obs, device)
-            t2 = clock()
+            t3 = clock()
             run.metrics = agent.update(batch, run.env_steps)
             run.updates += 1
             if device.type == "cpu":
                 run.check()
-            t3 = clock()
+            t4 = clock()
         run.take(action)
-        t4 = clock()
+        t5 = clock()
         if config.eval_every and run.env_steps % config.eval_every == 0:
             run.evaluate()
-        for part, spent in zip(PARTS, (t1 - t0, t4 - t3, t2 - t1, t3 - t2), strict=True):
+        for part, spent in zip(PARTS, (t1 - t0, t2 - t1 + t5 - t4, t3 - t2, t4 - t3), strict=True):
             seconds[part] += spent
         if run.env_steps % config.log_every == 0 or run.env_steps == config.steps:
             seconds["total"] = clock() - begun
