@@ -7,6 +7,7 @@ from teb.studies.plan import Computation, Study
 
 STUDIES: dict[str, Study] = {
     "maze2d": maze2d.MAZE2D,
+    "learns": metaworld.LEARNS,
     "metaworld": metaworld.METAWORLD,
     "components": metaworld.COMPONENTS,
     "anchors": metaworld.ANCHORS,
