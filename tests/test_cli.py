@@ -187,7 +187,7 @@ sys.modules.update(metaworld=None, mujoco=None)
 from teb.cli import run_command
 quick = "--steps 10 --log-every 10 --threads 1".split()
 print(run_command(["list"]), run_command(["train", "maze2d/square-a", "uniform", *quick, "--out", "run"]))
-sys.exit(run_command(["train", "metaworld/box-close", "uniform", *quick]))
+sys.exit(run_command(["train", "metaworld/box-close", "uniform", *quick, "--env-process", "no"]))
 """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", source],

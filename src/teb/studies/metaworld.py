@@ -74,7 +74,6 @@ LEARNS = Study(
             range(1),
             envs=("metaworld/box-close",),
             options={**DENSE, "replay-capacity": 100_000, "eval-every": 8000},
-            device="cuda",
             remark="One of the paper's tasks for as long as a GPU was at hand: a thirtieth of the paper's least.",
         ),
     },
