@@ -262,3 +262,18 @@ def test_the_probe_is_solved(probe: str, agent: str, tmp_path: Path) -> None:
     assert run_words(words, tmp_path / agent) == 0
     evaluated = [row["eval_success"] for row in rows(tmp_path / agent) if "eval_success" in row]
     assert evaluated[0] < 0.5 and max(evaluated) >= 0.9
+
+
+@pytest.mark.slow
+def test_the_far_probe_tells_teb_its_halves_and_drqv2_apart(tmp_path: Path) -> None:
+    """Who is paid finds the goal, and whose encoder learns the metric has latents that agree with it."""
+    last = {}
+    for agent in ("teb", "teb-no-rep", "teb-no-int", "drqv2"):
+        words = shlex.split(f"train probe/far {agent} --steps 4000 --eval-every 0 --threads 1")
+        assert run_words(words, tmp_path / agent) == 0
+        last[agent] = rows(tmp_path / agent)[-1]
+    found = {agent: row["successes"] for agent, row in last.items()}
+    assert min(found["teb"], found["teb-no-rep"]) >= 10 and found["teb-no-int"] == found["drqv2"] == 0
+    error = {agent: row.get("bisim_loss") for agent, row in last.items()}
+    assert 0 < max(error["teb"], error["teb-no-int"]) < 0.2 * error["teb-no-rep"]
+    assert error["drqv2"] is None
