@@ -63,7 +63,7 @@ LEARNS = Study(
     budgets={
         "cpu": Budget(
             "cpu",
-            12_000,
+            8_000,
             range(2),
             options={**DENSE, "render-quality": "fast", "replay-capacity": 20_000, "eval-every": 2000},
             remark="An easy task, none of the paper's: uniform actions close the drawer now and then.",
