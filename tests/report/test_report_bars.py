@@ -81,7 +81,7 @@ def test_the_study_says_which_figure_its_final_values_become(study, tmp_path) ->
 
 def test_curves_go_from_evaluation_to_evaluation_and_end_where_runs_are_compared(study) -> None:
     near, far = curves_figure(study).axes[:2]
-    found = [line for line in near.lines if len(line.get_xdata()) and line.get_linestyle() == "-"]
+    found = [line for line in near.lines if np.size(line.get_xdata()) and line.get_linestyle() == "-"]
     (teb,) = (line for line in found if max(np.asarray(line.get_ydata())) == 0.9)
     np.testing.assert_array_equal(teb.get_xdata(), [1000, 3000])
     np.testing.assert_allclose(np.asarray(teb.get_ydata()), [0.9, 0.45])
