@@ -74,16 +74,8 @@ def _draw(ax: Axes, centre: float, width: float, cell: Cell, row: str, look: Lin
 
 def seed_dots(look: LineStyle) -> dict[str, Any]:
     """How the values of single seeds are drawn; those at 0 or 1 lie on the edge."""
-    edge = {"markeredgecolor": "white", "markeredgewidth": 0.5}
-    return {
-        "color": look.colour,
-        "marker": "o",
-        "linestyle": "",
-        "markersize": 3.8,
-        "zorder": 4,
-        "clip_on": False,
-        **edge,
-    }
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.5, "clip_on": False}
+    return {"color": look.colour, "marker": "o", "linestyle": "", "markersize": 3.8, "zorder": 4, **edge}
 
 
 def _key(row: str, look: LineStyle) -> Patch:
