@@ -134,6 +134,10 @@ PIXELS_ONLY = [
 """Agents that see pictures only; what is left out of TEB, or joined with it, is on its page."""
 
 
+FOREIGN = {"--head"}
+"""Options of other programs' commands, which pages may name: of `ray start`."""
+
+
 @cache
 def known_options() -> frozenset[str]:
     """Every option that some command's help names."""
@@ -150,7 +154,7 @@ def known_options() -> frozenset[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_options_that_a_page_names_exist(page: Path) -> None:
-    assert set(OPTION.findall(text_of(page))) <= known_options()
+    assert set(OPTION.findall(text_of(page))) <= known_options() | FOREIGN
 
 
 def test_unknown_options_would_be_found() -> None:
@@ -280,16 +284,21 @@ def test_every_study_is_described_with_its_size(name: str) -> None:
         assert described[f"`{name}`", f"`{key}`"] == [f"`{budget.preset}`", f"{budget.steps:,}", size]
 
 
-def test_claims_are_called_not_run_exactly_while_their_study_compares_nothing() -> None:
+def test_claims_are_decided_exactly_where_their_study_compares_what_they_are_about() -> None:
     records = stored_records(ROOT / "results")
     claims = rows(DOCS / "claims.md", 4)[1:]
     assert {row[1].strip("`") for row in claims} <= set(STUDIES)
     for claim, name, verdict, _ in claims:
         study = STUDIES[name.strip("`")]
-        drawn = (evidence(study, budget, records) for budget in study.budgets.values())
-        compared = max(len({run.label for run in one.records} - {"uniform"}) for one in drawn) > 1
-        assert verdict in ("supported", "partly", "not supported", "not run"), claim
-        assert (verdict == "not run") != compared, claim
+        drawn = {key: evidence(study, budget, records) for key, budget in study.budgets.items()}
+        compared = {
+            key for key, one in drawn.items() if len({run.label for run in one.records} - {"uniform"}) > 1
+        }
+        decisive = {"paper"} if study.envs[0].startswith("metaworld/") else set(study.budgets)
+        decided = ("supported", "partly", "not supported")
+        assert verdict in (
+            decided if compared & decisive else ("undecided",) if compared else ("not run",)
+        ), claim
 
 
 def test_verdicts_on_statements_are_those_of_the_theory() -> None:

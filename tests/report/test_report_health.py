@@ -76,7 +76,7 @@ def test_the_ratio_is_that_of_target_to_distance(record):
 
 def test_other_runs_are_drawn_as_before(record):
     assert not has_health(record()) and not has_health(record(**PIXELS | {"curves": PLAIN}))
-    assert labels(runs_figure([record(**PIXELS | {"curves": PLAIN})])) == ["success"]
+    assert labels(runs_figure([record(**PIXELS | {"curves": PLAIN})])) == ["success rate in training"]
     mixed = runs_figure([record(), record(**PIXELS)])
     assert "success rate" not in labels(mixed), "with a maze among them there are maps and headlines"
 

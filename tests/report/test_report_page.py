@@ -20,6 +20,7 @@ import pytest
 import teb.report
 from teb.cli import parse_train, run_command
 from teb.config import from_json, to_json
+from teb.report.comparison import BEST_SUCCESS
 from teb.report.document import Chapter, document, mean_interval
 from teb.report.grid import Study
 from teb.report.html import SCRIPTS, page
@@ -118,6 +119,17 @@ def test_the_same_records_make_the_same_file(record: Make) -> None:
         return page(*document([chapter(records)], records, lambda _: ""))
 
     assert made() == made()
+
+
+def test_a_curve_of_success_goes_from_evaluation_to_evaluation_while_its_table_has_the_best(
+    record: Make,
+) -> None:
+    curves = {"env_steps": [1000, 2000, 3000, 4000], "eval_success": [0.8, None, 0.4, 1.0]}
+    one = record(curves=curves, final={"eval_success": 1.0})
+    study = Study([one], ["teb"], [one.env], {}, BEST_SUCCESS, 3000)
+    row = told([Chapter("s", "S", "cpu", 3000, 1, 1, study)], [one])["studies"][0]["rows"][0]
+    assert row["cells"][0]["mean"] == 0.8
+    assert (row["curves"][0]["steps"], row["curves"][0]["mean"]) == ([1000, 3000], [0.8, 0.4])
 
 
 def test_a_damaged_map_is_named(record: Make) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from teb.agents.registry import AGENTS, PIXEL_AGENTS, REPRESENTED
 from teb.report import style
 from teb.report.curves import bonus_curve, learning_curve
 from teb.report.maps import coverage_map, inside_cells
@@ -124,8 +125,15 @@ def test_colours_are_fixed():
     assert styles["teb"] == style.line_styles(["teb"])["teb"]
     assert styles["uniform"] == style.LineStyle(style.MISSING_GREY, "dashed")
     assert len({(look.colour, str(look.stroke)) for look in styles.values()}) == 4
-    many = style.line_styles([*style.KNOWN, *"abcdefghijk"])
-    assert len({(look.colour, str(look.stroke)) for look in many.values()}) == 28
+    many = style.line_styles([*style.KNOWN, *(f"{name}+rep" for name in style.KNOWN), "another"])
+    assert len({(look.colour, str(look.stroke)) for look in many.values()}) == 2 * len(style.KNOWN) + 1
+    assert many["icm+rep"].colour == many["icm"].colour
+
+
+def test_every_method_has_a_look_of_its_own():
+    assert style.JOINED == REPRESENTED
+    alone = {name.removesuffix(style.JOINED) for name in {*AGENTS, *PIXEL_AGENTS}}
+    assert alone == {"uniform", *style.KNOWN}
 
 
 def panels(figure) -> list[str]:

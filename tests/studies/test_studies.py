@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import signal
 import threading
@@ -176,6 +177,21 @@ def test_pool_names_the_job_that_failed_and_goes_on(tmp_path: Path) -> None:
     assert "device" in (tmp_path / "runs" / bad.name / "log.txt").read_text()
     assert any(bad.name in line and "code 2" in line for line in said)
     assert len(read_registry(registry(tmp_path))) == 1
+
+
+def test_pool_lets_a_run_wait_whose_folder_is_in_use(tmp_path: Path) -> None:
+    busy, other, *_ = jobs(TINY, SMALL)
+    folder, ended = tmp_path / "runs", list[str]()
+    (folder / busy.name).mkdir(parents=True)
+    with (folder / busy.name / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def say(line: str) -> None:
+            ended.append(line)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+        assert run_jobs([busy, other], folder, registry(tmp_path), 1, StopWish(), say) == []
+    assert [line.rpartition(" ")[2] for line in ended] == [other.name, busy.name]
 
 
 def test_a_wish_to_stop_saves_what_runs_and_starts_nothing_more(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ import pytest
 
 STEPS = 20_000
 WORDS = ("maze2d", "--methods", "uniform", "--envs", "maze2d/square-b", "--workers", "2")
+LINUX = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="finds processes where Linux lists them"
+)
 RUNS = {("maze2d/square-b", seed) for seed in (0, 1, 2)}
 
 
@@ -46,21 +49,45 @@ def metrics_rows(folder: Path) -> int:
     return sum(len(path.read_bytes().splitlines()) for path in folder.glob("runs/*/metrics.jsonl"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes where Linux lists them")
+def check_recorded_once(folder: Path) -> None:
+    records = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    assert sorted((record["env"], record["seed"]) for record in records) == sorted(RUNS)
+    assert all(record["finished"] and record["env_steps"] == STEPS for record in records)
+    assert all(len(record["curves"]["env_steps"]) == STEPS // 1000 for record in records)
+
+
+def wait_for_rows(folder: Path, rows: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 120
+    while metrics_rows(folder) < rows and process.poll() is None:
+        assert time.monotonic() < until, (folder / "log.txt").read_text()
+        time.sleep(0.01)
+
+
+@LINUX
 def test_a_study_killed_three_times_ends_with_each_run_recorded_once(tmp_path: Path) -> None:
     killed = 0
     for _ in range(3):
         rows, process = metrics_rows(tmp_path), start(tmp_path)
-        until = time.monotonic() + 120
-        while metrics_rows(tmp_path) < rows + 5 and process.poll() is None:
-            assert time.monotonic() < until, (tmp_path / "log.txt").read_text()
-            time.sleep(0.01)
+        wait_for_rows(tmp_path, rows + 5, process)
         killed += kill_all(process)
     assert killed >= 3, "the study was over before it could be killed"
     assert start(tmp_path).wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
-    records = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
-    assert sorted((record["env"], record["seed"]) for record in records) == sorted(RUNS)
-    assert all(record["finished"] and record["env_steps"] == STEPS for record in records)
-    assert all(len(record["curves"]["env_steps"]) == STEPS // 1000 for record in records)
+    check_recorded_once(tmp_path)
     assert start(tmp_path).wait(timeout=120) == 0
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == len(RUNS)
+
+
+@LINUX
+def test_runs_end_with_a_study_that_is_killed_alone_and_the_next_waits_for_them(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    wait_for_rows(tmp_path, 5, process)
+    runs = children(process.pid)
+    process.kill()
+    process.wait()
+    assert runs, "the study was over before it could be killed"
+    assert start(tmp_path).wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
+    check_recorded_once(tmp_path)
+    assert not any(Path(f"/proc/{run}").exists() for run in runs)
+    logs = [path.read_text() for path in tmp_path.glob("runs/*/log.txt")]
+    assert any("saved" in log for log in logs), logs
+    assert not any("in use" in log for log in logs), logs

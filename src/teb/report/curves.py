@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from teb.report import style
 from teb.report.comparison import Group, groups
 from teb.report.records import Record
-from teb.report.statistics import Floats, align, common_grid
+from teb.report.statistics import Floats, align, common_grid, measured
 from teb.report.style import LineStyle
 from teb.report.words import SHARES, series_name, short_steps
 
@@ -45,10 +45,12 @@ def learning_curve(
     styles: Mapping[str, LineStyle] | None = None,
     legend: bool = True,
     band: bool = True,
+    bridge: bool = False,
 ) -> list[Line2D]:
     """Draw one series: a line per run, or mean and band of one std over runs that differ in seed.
 
-    The mean ends where the shortest of its runs ends. `styles` maps groups' legends to line styles.
+    The mean ends where the shortest of its runs ends. `styles` maps groups' legends to line styles, and `bridge` is
+    that of `stroke_curves`.
     """
     found = groups(records)
     styles = styles or line_styles_of(found)
@@ -56,7 +58,7 @@ def learning_curve(
         lines = [
             line
             for group in found
-            for line in _draw_group(group, ax, series, styles[group.legend], band=band)
+            for line in _draw_group(group, ax, series, styles[group.legend], band=band, bridge=bridge)
         ]
         dress_axes(ax, series)
         if legend and lines:
@@ -142,9 +144,7 @@ def _draw_group(
 ) -> list[Line2D]:
     curves = [curve for record in group.records if (curve := record.series(series)) is not None]
     if bridge:
-        curves = [
-            (steps[known], values[known]) for steps, values in curves for known in [np.isfinite(values)]
-        ]
+        curves = [measured(*curve) for curve in curves]
     if not curves:
         return []
     grid, rows = _aligned(curves)
@@ -154,6 +154,7 @@ def _draw_group(
     name = f"{group.legend} ({seeds})"
     mean = rows.mean(axis=0)
     (line,) = ax.plot(grid, mean, color=look.colour, linestyle=look.stroke, label=name)
+    line.set_clip_on(series not in SHARES)  # or half of a line at 0 or 1 would be cut off
     if band and len(curves) > 1:
         std = rows.std(axis=0, ddof=1)
         ax.fill_between(grid, mean - std, mean + std, color=look.colour, alpha=0.18, linewidth=0)

@@ -17,7 +17,7 @@ from teb.report.grid import BASELINE, FEW_SEEDS, Cell, Study, notes, overall
 from teb.report.maps import inside_cells
 from teb.report.packing import LEVELS, UNVISITED, rounded, short, thinned, visit_levels
 from teb.report.records import Record, RecordError
-from teb.report.statistics import Floats, align, bootstrap_interval, common_grid, mean_std
+from teb.report.statistics import Floats, align, bootstrap_interval, common_grid, mean_std, measured
 from teb.report.words import SHARES, series_name
 
 RESAMPLES = 2000
@@ -208,12 +208,10 @@ def _published_row(study: Study, row: str) -> dict[str, Any]:
 
 
 def _curve(study: Study, cell: Cell, env: str) -> dict[str, Any] | None:
-    """Mean over seeds and its interval, as far as all runs of the environment went."""
-    curves = [curve for record in cell.records if (curve := record.series(study.measure.series)) is not None]
-    if study.measure.best:
-        curves = [(steps, np.fmax.accumulate(values)) for steps, values in curves]
+    """Mean over seeds and its interval where it was measured, as far as all runs of the environment went."""
+    runs = [record.until(study.steps[env][0]) for record in cell.records]
+    curves = [measured(*curve) for run in runs if (curve := run.series(study.measure.series)) is not None]
     grid = common_grid(curves)
-    grid = grid[grid <= study.steps[env][0]]
     if not grid.size:
         return None
     grid = grid[thinned(grid.size)]

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +24,9 @@ PUBLISHED = "(published)"
 
 FEW_SEEDS = 5
 """Below this many seeds a table says that its intervals are rough."""
+
+FinalKind = Literal["panels", "bars"]
+"""A panel per environment with published values beside ours, or bars side by side, a group per environment."""
 
 Published = Mapping[str, Mapping[str, tuple[float, float]]]
 
@@ -60,6 +64,8 @@ class Study:
     """Figures of coverage maps: the environments of each, by name."""
     map_rows: Sequence[str] = ()
     """The rows that these figures show."""
+    final: FinalKind = "panels"
+    """How final values are drawn."""
 
     @cached_property
     def all_rows(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import math
 import warnings
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,13 @@ class Record:
         if values is None or not np.isfinite(values).any():
             return None
         return self.curves["env_steps"], values
+
+    def until(self, env_steps: int) -> Record:
+        """The same run with its curves up to a step only."""
+        if not self.curves:
+            return self
+        kept = self.curves["env_steps"] <= env_steps
+        return replace(self, curves={name: values[kept] for name, values in self.curves.items()})
 
 
 def read_record(run_folder: Path) -> Record:

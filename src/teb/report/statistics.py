@@ -99,6 +99,12 @@ def step_values(env_steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> Flo
     return np.where(inside, series[known][np.maximum(index, 0)], np.nan)
 
 
+def measured(env_steps: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """The points of a curve that have a value: a line through them goes straight over the others."""
+    known = np.isfinite(values)
+    return env_steps[known], values[known]
+
+
 def common_grid(curves: Sequence[tuple[Floats, Floats]]) -> Floats:
     """All steps at which any curve has an entry and every curve has a value (may be empty)."""
     usable = [(steps, values) for steps, values in curves if np.isfinite(values).any()]

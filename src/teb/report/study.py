@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from teb.report import style
 from teb.report.aggregate import aggregate_table, profile_figure
 from teb.report.atlas import atlas_figure
+from teb.report.bars import bars_figure, seed_dots
 from teb.report.curves import learning_curve
 from teb.report.exports import csv_table, latex_table
 from teb.report.grid import BASELINE, PUBLISHED, Cell, Published, Study, study_table, task_name
@@ -40,7 +41,8 @@ def write_study(study: Study, folder: Path) -> list[Path]:
     """
     folder = Path(folder)
     paths = style.save(curves_figure(study), folder / "curves")
-    paths += style.save(final_figure(study), folder / "final")
+    final = {"panels": final_figure, "bars": bars_figure}[study.final]
+    paths += style.save(final(study), folder / "final")
     for name in study.maps:
         paths += style.save(atlas_figure(study, study.maps[name]), folder / name)
     texts = {"table.md": study_table(study), "table.tex": latex_table(study), "runs.csv": csv_table(study)}
@@ -61,13 +63,16 @@ def curves_figure(study: Study) -> Figure:
         figure, panels = _panels(study, height=2.5, extra=0.3 + 0.22 * math.ceil(len(keys) / columns))
         look, band = _styles(study), len(study.all_rows) <= _BANDED
         for env, ax in zip(study.envs, panels, strict=False):
+            last, _ = study.steps[env]
             for row in reversed(study.all_rows):
                 # One group per row: a row whose runs stem from several configurations is still one line.
-                members = [replace(record, config_hash="") for record in study.cell(row, env).records]
-                learning_curve(members, ax, study.measure.series, styles=look, legend=False, band=band)
+                members = [replace(r.until(last), config_hash="") for r in study.cell(row, env).records]
+                learning_curve(
+                    members, ax, study.measure.series, styles=look, legend=False, band=band, bridge=True
+                )
             ax.set_title(task_name(env))
-            if study.steps[env][0]:
-                ax.set_xlim(right=1.02 * study.steps[env][0])  # as far as all runs went
+            if last:
+                ax.set_xlim(right=1.02 * last)  # as far as all runs went
             else:
                 ax.text(0.5, 0.5, MISSING, transform=ax.transAxes, ha="center", color=style.MISSING_GREY)
                 ax.set_xticks([])
@@ -148,11 +153,10 @@ def _draw_cell(ax: Axes, place: int, cell: Cell, look: LineStyle) -> None:
     ax.barh(place, mean, height=0.62, color=look.colour, alpha=0.3, linewidth=0)
     if math.isfinite(std):
         ax.errorbar(mean, place, xerr=std, color=look.colour, capsize=2.5, linewidth=1.4)
-    ax.plot([mean, mean], [place - 0.31, place + 0.31], color=look.colour, linewidth=2)
+    ax.plot([mean, mean], [place - 0.31, place + 0.31], color=look.colour, linewidth=2, clip_on=False)
     # Seeds lie close together; side by side in their order they can be counted.
     beside = place + 0.2 * np.linspace(-1, 1, len(cell.values)) if len(cell.values) > 1 else [place]
-    dots = {"color": look.colour, "markersize": 3.8, "markeredgecolor": "white", "markeredgewidth": 0.5}
-    ax.plot(cell.values, beside, "o", zorder=4, **dots)
+    ax.plot(cell.values, beside, **seed_dots(look))
 
 
 def _draw_published(ax: Axes, place: int, value: tuple[float, float], look: LineStyle) -> None:

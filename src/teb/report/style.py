@@ -22,11 +22,17 @@ TIME_COLOURS = "viridis"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 # No dashes here: dashed is kept for the uniform policy.
 STROKES: tuple[Any, ...] = ("solid", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.2, 1, 1.2, 1, 1.2)))
+JOINED = "+rep"
+"""`icm+rep` has the colour of `icm`: what stands beside a representation is told by longer dashes, and hatched."""
+JOINED_STROKES: tuple[Any, ...] = tuple(
+    (0, dashes) for dashes in ((8, 2), (8, 2, 3, 2), (8, 2, 1, 2), (8, 2, 1, 2, 1, 2))
+)
 # The place in this list fixes a method's colour in every figure; append only.
 KNOWN = (
     "teb", "teb-p", "icm", "rnd", "cesd", "disagreement", "lbs",
     "protorl", "becl", "lsd", "diayn", "smm", "drqv2", "rap",
-    "drm", "ctrlsr", "bisim",
+    "drm", "ctrlsr", "dbc", "mico", "apt", "liberty", "eme",
+    "cic", "eta0", "centroid", "teb-no-rep", "teb-no-int", "teb-env-metric",
 )  # fmt: skip
 
 _RC: dict[str, Any] = {
@@ -82,15 +88,21 @@ def line_styles(labels: Iterable[str]) -> dict[str, LineStyle]:
     taken = {KNOWN.index(name) for name in names if name in KNOWN}
     styles = {}
     for name in names:
+        alone = name.removesuffix(JOINED)
         if name.split(" ")[0] == "uniform":
             styles[name] = LineStyle(MISSING_GREY, "dashed")
-            continue
-        place = (
-            KNOWN.index(name) if name in KNOWN else next(i for i in range(len(taken) + 1) if i not in taken)
-        )
-        taken.add(place)
-        styles[name] = LineStyle(PALETTE[place % len(PALETTE)], STROKES[place // len(PALETTE) % len(STROKES)])
+        elif alone != name and alone in KNOWN:
+            styles[name] = _style(KNOWN.index(alone), JOINED_STROKES)
+        else:
+            free = (place for place in range(len(taken) + 1) if place not in taken)
+            place = KNOWN.index(name) if name in KNOWN else next(free)
+            taken.add(place)
+            styles[name] = _style(place, STROKES)
     return styles
+
+
+def _style(place: int, strokes: Sequence[Any]) -> LineStyle:
+    return LineStyle(PALETTE[place % len(PALETTE)], strokes[place // len(PALETTE) % len(strokes)])
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:

@@ -6,10 +6,10 @@ import math
 
 MISSING = "missing"
 
-SHARES = {"coverage": 2, "eval_success": 3}
+SHARES = {"coverage": 2, "success": 3, "eval_success": 3}
 """Series between 0 and 1, and with how many decimals papers print them."""
 
-_NAMES = {"eval_success": "episode success rate"}
+_NAMES = {"success": "success rate in training", "eval_success": "episode success rate"}
 
 
 def short_steps(steps: float) -> str:

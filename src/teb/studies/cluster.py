@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,12 +15,10 @@ from typing import Any, NamedTuple
 from teb.run.record import append_once
 from teb.run.stopping import StopWish
 from teb.studies.plan import Job
-from teb.studies.pool import Progress, Say, train_command, with_threads
+from teb.studies.pool import SAVING_SECONDS, Progress, Say, is_free, start_run, train_command
 
 RETRIES = 20
 """How often one run may lose its machine before it counts as failed."""
-SAVING_SECONDS = 120
-"""How long runs have to save themselves when the study is stopped, and a lost one to let go of its folder."""
 
 
 class Needs(NamedTuple):
@@ -167,17 +163,8 @@ def _train(command: Sequence[str], out: Path, threads: int, landmark: Path) -> t
     machine = os.uname().nodename
     if not landmark.exists():
         raise RuntimeError(f"{landmark.parent} is not shared with {machine}")
-    out.mkdir(parents=True, exist_ok=True)
-    _wait_until_free(out / "lock")
-    with (out / "log.txt").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            env=with_threads(threads),
-            start_new_session=True,
-            preexec_fn=_end_with_parent,
-        )
+    _wait_until_free(out)
+    process = start_run(command, out, threads)
     try:
         while process.poll() is None:
             time.sleep(0.1)
@@ -190,25 +177,10 @@ def _train(command: Sequence[str], out: Path, threads: int, landmark: Path) -> t
     return json.loads((out / "record.json").read_text()), machine
 
 
-def _wait_until_free(lock: Path) -> None:
-    """A run whose worker was lost may still be saving; its folder is free when its lock is."""
+def _wait_until_free(out: Path) -> None:
+    """A run whose worker was lost may still be saving."""
     until = time.monotonic() + SAVING_SECONDS
-    with lock.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise RuntimeError(f"{lock.parent} is still in use by another process") from None
-                time.sleep(0.2)
-
-
-def _end_with_parent() -> None:
-    """On Linux, have the kernel ask this process to end when its parent dies, however that happens."""
-    import ctypes
-
-    set_parent_death_signal = 1
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(set_parent_death_signal, signal.SIGTERM)
+    while not is_free(out):
+        if time.monotonic() > until:
+            raise RuntimeError(f"{out} is still in use by another process")
+        time.sleep(0.2)

@@ -211,17 +211,17 @@ def _show(options: StudyOptions) -> int:
 
 
 def _computed(options: StudyOptions) -> int:
-    """Studies that another command computes: say so, or do it."""
-    from teb.theory import command as theory
-
-    computed, page = COMPUTED[options.name], options.runs / options.name / "theory.md"
-    if options.verb == "run":
-        return theory.run(theory.TheoryOptions(out=page.parent, docs=options.docs))
+    """Studies that need no runs: say so, make them, or show what was made."""
+    computed = COMPUTED[options.name]
+    folder = (options.results if computed.kept else options.runs) / options.name
+    product = folder / computed.product
+    if options.verb == "run" or (options.verb == "show" and computed.kept):
+        return computed.make(folder, options.docs)
     print(f"{options.name}: computed by `{computed.command}`, not trained; told in {computed.page}")
-    if page.exists() and options.verb == "show":
-        print(page.read_text(), end="")
-    elif not page.exists():
-        print(f"not computed into {page.parent} yet: teb study run {options.name}, about a minute")
+    if not product.exists():
+        print(f"not computed into {folder} yet: teb study run {options.name}, about a minute")
+    elif options.verb == "show":
+        print(product.read_text(), end="")
     return 0
 
 

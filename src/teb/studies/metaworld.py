@@ -92,6 +92,7 @@ COMPONENTS = Study(
     envs=ABLATED,
     budgets={"cpu": ON_PROBES, "paper": PAPER},
     measure=BEST_SUCCESS,
+    final="bars",
 )
 
 ANCHORS = Study(
@@ -110,6 +111,7 @@ ANCHORS = Study(
     },
     measure=BEST_SUCCESS,
     remarks=("As in the paper, after half of the training.",),
+    final="bars",
 )  # fmt: skip
 
 REWARD_DIFFERENTIAL = Study(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from teb.agents.registry import KINDS
 from teb.cli import parse_train
 from teb.config import Config, config_hash, label
 from teb.envs import FAMILIES, observed, split_id
 from teb.report.comparison import COVERAGE, Measure
-from teb.report.grid import Published
+from teb.report.grid import FinalKind, Published
 
 Options = Mapping[str, str | int | float | bool]
 """Options of `teb train` by their names on the command line."""
@@ -81,6 +82,8 @@ class Study:
     """Figures of coverage maps: the environments of each, by name."""
     map_rows: Sequence[str] = ()
     """Rows that these figures show."""
+    final: FinalKind = "panels"
+    """How final values are drawn."""
 
     def environments(self, budget: Budget) -> Sequence[str]:
         """Where it is run at a budget."""
@@ -95,6 +98,12 @@ class Computation:
     command: str
     page: str
     """Where its results are told."""
+    make: Callable[[Path, Sequence[Path]], int]
+    """Makes it in a folder and brings pages up to date."""
+    product: str
+    """The file in that folder that holds or says it all."""
+    kept: bool = False
+    """Whether it lies with the results, beside tables, and `show` makes it anew; else with the runs, and is read."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +19,10 @@ Say = Callable[[str], object]
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Whose pools a run would otherwise make as large as the machine, once per worker."""
+SAVING_SECONDS = 120
+"""How long runs have to save themselves when they are to end, and with that to let go of their folders."""
+_PARENT_DEATH_SIGNAL = 1
+"""What Linux's `prctl` calls it."""
 
 
 class Progress:
@@ -34,13 +41,20 @@ class Progress:
 def run_jobs(
     jobs: Sequence[Job], folder: Path, registry: Path, workers: int, wish: StopWish, say: Say
 ) -> list[Job]:
-    """Run jobs, at most `workers` at a time; returns those that failed. On a wish to stop, runs save and end."""
+    """Run jobs, at most `workers` at a time; returns those that failed. On a wish to stop, runs save and end.
+
+    Runs of a study that was killed may still be saving: theirs wait, and after `SAVING_SECONDS` are tried all the same.
+    """
     waiting, running, failed = list(jobs), dict[subprocess.Popen[bytes], Job](), list[Job]()
     progress = Progress(len(jobs), say)
+    threads = max(1, usable_cores() // workers)
     while running or (waiting and wish.signal is None):
-        while waiting and len(running) < workers and wish.signal is None:
-            job = waiting.pop(0)
-            running[_start(job, folder, registry, workers)] = job
+        patient = time.monotonic() - progress.begun < SAVING_SECONDS
+        ready = [job for job in waiting if not patient or is_free(folder / job.name)]
+        for job in ready[: workers - len(running)] if wish.signal is None else []:
+            waiting.remove(job)
+            out = folder / job.name
+            running[start_run(train_command(job, folder, registry, threads), out, threads)] = job
         time.sleep(0.2)
         for process in [process for process in running if process.poll() is not None]:
             job = running.pop(process)
@@ -68,21 +82,41 @@ def train_command(job: Job, folder: Path, registry: Path, threads: int) -> list[
     return [sys.executable, "-m", "teb", "train", *words]
 
 
-def with_threads(threads: int) -> dict[str, str]:
-    """This process's environment for a run with so many threads."""
-    return os.environ | dict.fromkeys(_THREADS, str(threads))
-
-
-def _start(job: Job, folder: Path, registry: Path, workers: int) -> subprocess.Popen[bytes]:
-    """One run as a process with its share of the cores; its output goes to log.txt in its folder."""
-    out = folder / job.name
+def start_run(command: Sequence[str], out: Path, threads: int) -> subprocess.Popen[bytes]:
+    """A run as a process that saves and ends when this one dies; its output goes to log.txt in its folder."""
     out.mkdir(parents=True, exist_ok=True)
-    threads = max(1, usable_cores() // workers)
     with (out / "log.txt").open("ab") as log:
         return subprocess.Popen(
-            train_command(job, folder, registry, threads),
+            command,
             stdout=log,
             stderr=log,
-            env=with_threads(threads),
+            env=os.environ | dict.fromkeys(_THREADS, str(threads)),
             start_new_session=True,
+            preexec_fn=_ending_with(os.getpid()),
         )
+
+
+def is_free(out: Path) -> bool:
+    """Whether no process trains in a run's folder."""
+    if not (out / "lock").exists():
+        return True
+    with (out / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def _ending_with(parent: int) -> Callable[[], None] | None:
+    """What a new process does on Linux so that it is asked to end when its parent dies, however that happens."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is None:
+        return None
+
+    def tie() -> None:
+        prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before this was set
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return tie

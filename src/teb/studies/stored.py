@@ -59,6 +59,7 @@ def evidence(study: Study, budget: Budget, records: Sequence[Record]) -> grid.St
         [*study.remarks, *([budget.remark] if budget.remark else [])],
         study.maps,
         study.map_rows,
+        study.final,
     )
 
 

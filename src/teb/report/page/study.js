@@ -23,8 +23,8 @@ function studyView(data, study) {
       + "deviations and intervals of so few are rough, and mostly too small.") : null,
     section("Table", finalTable(data, study), notesOf(study)),
     study.envs.length > 1 && ours.some((row) => row.aggregates) ? section("Over all environments", aggregateTable(data, study)) : null,
-    seeds.length ? section("Curves and maps", explorer(data, study, ours))
-      : section("Curves and maps", h("p", {}, "No run of this study is stored, so there is nothing to draw.")),
+    seeds.length ? section(hasMaps(data, ours) ? "Curves and maps" : "Curves", explorer(data, study, ours))
+      : section("Curves", h("p", {}, "No run of this study is stored, so there is nothing to draw.")),
   ];
 }
 
@@ -119,17 +119,21 @@ function notesOf(study) {
     h("ul", {}, study.notes.map((note) => h("li", {}, note))));
 }
 
-// The first row, which the study is about, the best of the first environment that has any, and the uniform policy.
-function firstPicked(data, ours) {
+// The first row, which the study is about, the best of an environment, and the uniform policy.
+function firstPicked(data, ours, env) {
   if (ours.length <= FIRST + 2) return new Set(ours.map((row) => row.name));
-  const mean = (row) => { const cell = row.cells.find(known); return cell ? cell.mean : -Infinity; };
-  const ranked = [...ours].sort((a, b) => mean(b) - mean(a)).slice(0, FIRST);
+  const there = ours.filter((row) => row.cells[env]);
+  const ranked = there.sort((a, b) => b.cells[env].mean - a.cells[env].mean).slice(0, FIRST);
   return new Set([ours[0].name, ...ranked.map((row) => row.name), data.baseline]);
 }
 
+function hasMaps(data, rows) {
+  return rows.some((row) => row.cells.filter(known).some((cell) => cell.runs.some((place) => data.runs[place].map)));
+}
+
 function explorer(data, study, ours) {
-  const picked = firstPicked(data, ours);
   let env = Math.max(0, study.envs.findIndex((_, place) => ours.some((row) => row.cells[place])));
+  const picked = firstPicked(data, ours, env);
   let seed = null;
   let playing = null;
   const stage = h("div", { class: "stage" });
@@ -176,7 +180,7 @@ function explorer(data, study, ours) {
     const last = study.compared[env].steps;
     const runsOf = (row) => (row.cells[env] ? row.cells[env].runs.map((place) => data.runs[place]) : []);
     const seeds = [...new Set(rows.flatMap((row) => runsOf(row).filter((run) => run.map).map((run) => run.seed)))].sort((a, b) => a - b);
-    if (!seeds.length) return h("p", { class: "lacking" }, "No coverage map of these rows is stored.");
+    if (!seeds.length) return hasMaps(data, ours) ? h("p", { class: "lacking" }, "No coverage map of these rows is stored.") : null;
     if (!seeds.includes(seed)) seed = seeds[0];
     const shown = [];
     const figures = rows.map((row) => {
@@ -199,9 +203,9 @@ function explorer(data, study, ours) {
 
 function curves(study, env, rows) {
   const lines = rows.filter((row) => row.curves[env]).map((row) => ({ name: row.name, row, ...row.curves[env] }));
-  const title = [h("b", {}, task(study.envs[env])), `: ${study.measure}, mean over seeds and 95 % bootstrap interval`];
+  const title = [h("b", {}, task(study.envs[env])), `: ${plain(study.series)}, mean over seeds and 95 % bootstrap interval`];
   return lineChart(lines, {
     title, series: study.series, last: study.compared[env].steps, height: 340,
-    label: `${study.measure} on ${study.envs[env]} over environment steps, ${counted(lines.length, "curve")}. Arrow keys read values.`,
+    label: `${plain(study.series)} on ${study.envs[env]} over environment steps, ${counted(lines.length, "curve")}. Arrow keys read values.`,
   });
 }
