@@ -220,8 +220,9 @@ class Traits(NamedTuple):
     """Builds the critic it needs, (shapes, width, precision) -> module; None takes the backbone's own."""
     reads: tuple[int, ...] | None = (0, -1)
     """Whose latents it reads from pixels: steps of a window, 0 for o_t, 1 for o_{t+1}, -1 for o_{t+n}; None for all."""
-    trains_encoder: bool = False
-    """Whether, from pixels, its loss trains the encoder as well, through o_t; no other latent carries a gradient."""
+    trains_encoder: bool | None = False
+    """Whether, from pixels, its loss trains the encoder as well, through o_t; no other latent carries a gradient. None
+    where it never could: no loss of its own depends on o_t."""
     borrows_metric: bool = False
     """Whether the models of its metric are the representation's; `borrow` is called with that before anything else."""
     joint: bool = False
