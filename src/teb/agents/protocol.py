@@ -181,6 +181,17 @@ class Skills:
             return np.eye(self.width, dtype=np.float32)
         return np.stack([self.draw(rng) for _ in range(count)])
 
+    def most_paid(self, skill: np.ndarray, reward: np.ndarray) -> int | None:
+        """The number of the skill under which a step earned most on average, the first of equals; [N, K] and [N].
+
+        None where skills cannot be counted, and for no steps.
+        """
+        steps = skill.sum(0, dtype=np.float64)
+        if self.kind != "one-hot" or not steps.any():
+            return None
+        earned = reward.astype(np.float64) @ skill
+        return int(np.argmax(np.where(steps > 0, earned / np.maximum(steps, 1.0), -np.inf)))
+
     def one_hot(self, index: int) -> np.ndarray:
         """The skill of this number."""
         return np.eye(self.width, dtype=np.float32)[index]
