@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 import importlib.util
@@ -22,7 +23,7 @@ import torch
 from teb.agents.backbone import BackboneConfig, EncoderConfig
 from teb.agents.compose import ComposedAgent
 from teb.agents.drm import DrmConfig
-from teb.agents.protocol import Batch, Runtime, Shapes
+from teb.agents.protocol import Batch, Runtime, Shapes, Traits
 from teb.agents.registry import AGENTS, PIXEL_AGENTS
 from teb.bench import BenchOptions
 from teb.cli import (
@@ -344,6 +345,19 @@ def some_batch(size: int, seed: int) -> Batch:
     discount = torch.full((size, 1), 0.99**3)
     windows = (rewards, obs, action, torch.zeros(size, 0), torch.zeros(1, 2))
     return Batch(obs[:, 0], action[:, 0], rewards[:, :1], discount, obs[:, -1], *windows)
+
+
+def test_every_trait_stands_once_in_the_tables_of_traits_with_its_default() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \|.*\| (.+) \|$", (DOCS / "adding-an-algorithm.md").read_text(), re.MULTILINE
+    )
+    told = [(name, default) for name, default in rows if name in Traits._fields]
+    assert [name for name, _ in told] == list(Traits._fields)
+    words = {"None": None, "no": False, "none": 0.0}
+    for name, default in told:
+        if name != "skills":
+            said = words[default] if default in words else ast.literal_eval(default)
+            assert said == Traits._field_defaults[name], name
 
 
 def test_the_worked_example_learns_and_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import torch
 from agent_setup import SHAPES, agent, generator, random_batch, values_of
 from torch import Tensor, nn
 
-from teb.agents.compose import ComposedAgent, descend
+from teb.agents.compose import ComposedAgent
+from teb.agents.descent import descend
 from teb.agents.protocol import Batch, Metrics, Paid, Policy, Runtime, Shapes, Skills, Traits
 from teb.agents.registry import AGENTS
 from teb.explorers import REGISTRY

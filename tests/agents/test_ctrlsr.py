@@ -473,6 +473,11 @@ def test_defaults_are_those_of_the_papers() -> None:
             {"latent_layout": "critic_trunk"},
             "latent_layout: .* 'shared_trunk', got 'critic_trunk'",
         ),
+        (
+            "encoder",
+            {"explorer_grad_to_encoder": True},
+            "explorer_grad_to_encoder: .* must be None, got True",
+        ),
         ("spectral", {"level_width": 7}, "level_width: must be even and at least 4, got 7"),
         ("spectral", {"noise_levels": 0}, "noise_levels: must be above 0, got 0"),
         ("spectral", {"beta_min": 11.0}, r"beta_min: must lie in \[0, 10\], got 11"),

@@ -106,6 +106,12 @@ def test_layouts_without_a_trunk_of_the_actor_are_refused() -> None:
         small_learner("drm", encoder={"latent_layout": "shared_trunk"})
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_say_of_an_explorer_is_refused_where_there_is_none(wanted: bool) -> None:
+    with pytest.raises(ValueError, match=f"^explorer_grad_to_encoder: .* must be None, got {wanted}"):
+        small_learner("drm", encoder={"explorer_grad_to_encoder": wanted})
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

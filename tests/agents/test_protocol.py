@@ -69,3 +69,18 @@ def test_windows_are_shown_as_the_mode_says() -> None:
     assert Traits(eta=2.0).shown("window") == Traits(eta=2.0)
     assert Traits().shown("sum").per_step and Traits().shown("sum").n_step is None
     assert Traits().shown("one").n_step == 1 and not Traits().shown("one").per_step
+
+
+def test_the_skill_that_earned_most_is_that_of_the_largest_mean_and_not_of_the_largest_sum() -> None:
+    rng = np.random.default_rng(0)
+    chosen, reward = rng.integers(0, 4, 200), rng.normal(size=200).astype(np.float32)
+    chosen[chosen == 3] = 1  # nobody ever took the last one
+    reward -= 10.0  # so that one without a step would win, and sums go by how often
+    means = [reward[chosen == k].mean() for k in range(3)]
+    assert Skills(4).most_paid(np.eye(4, dtype=np.float32)[chosen], reward) == int(np.argmax(means))
+
+
+@pytest.mark.parametrize("skills", [Skills(3, "uniform"), Skills(3, "normal"), Skills(0), Skills(3)])
+def test_without_skills_that_can_be_counted_or_a_step_none_earned_most(skills: Skills) -> None:
+    steps = 0 if skills.width and skills.kind == "one-hot" else 5
+    assert skills.most_paid(np.ones((steps, skills.width), np.float32), np.ones(steps, np.float32)) is None

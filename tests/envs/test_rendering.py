@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,6 +123,18 @@ def test_what_mujoco_was_imported_with_counts(
         assert problem == ""
     else:
         assert "MuJoCo was imported with glfw, which does not work here: set MUJOCO_GL=egl before" in problem
+
+
+@pytest.mark.parametrize("name", ["metaworld/box-close", "gym/Reacher-v5"])
+def test_a_backend_that_does_not_exist_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    if find_spec("metaworld") is None:
+        pytest.skip("needs Meta-World")
+    command = [sys.executable, "-m", "teb", "train", name, "uniform", "--out", str(tmp_path)]
+    ended = subprocess.run(
+        command, env=os.environ | {"MUJOCO_GL": "crayons"}, capture_output=True, text=True, check=False
+    )
+    said = "teb: MUJOCO_GL: must be 'egl' or 'osmesa', or not set, got 'crayons'\n"
+    assert (ended.returncode, ended.stderr) == (2, said)
 
 
 def test_what_cannot_work_is_found_out_by_trying() -> None:

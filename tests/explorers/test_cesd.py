@@ -12,7 +12,7 @@ from explorer_setup import SHAPES, batch_for, changed, generator, policy, random
 from torch import Tensor
 
 from teb.agents.backbone import Backbone, BackboneConfig
-from teb.agents.compose import descend
+from teb.agents.descent import descend
 from teb.agents.protocol import Batch, Skills
 from teb.explorers.cesd import Cesd, CesdConfig
 from teb.maths.sinkhorn import sinkhorn

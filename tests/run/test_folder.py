@@ -21,6 +21,7 @@ from teb.agents.backbone import Backbone
 from teb.explorers.teb import Teb
 from teb.run.evaluate import evaluate, play, play_skills, read_evaluation
 from teb.run.insight import trained
+from teb.run.logging import read_rows
 from teb.run.session import build, read_config, resolved, session
 from teb.run.stopping import stop_on_signals
 from teb.run.train import RunError
@@ -251,6 +252,28 @@ class Paid(gym.Env[np.ndarray, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         return np.zeros(1, np.float32), self.pay, False, False, {}
+
+
+class Steered(Paid):
+    """Pays the action."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), float(action[0]), False, False, {}
+
+
+def test_the_skill_that_earned_most_is_evaluated_beside_those_that_are_drawn(tmp_path: Path) -> None:
+    gym.register("Steered-v0", entry_point=lambda **options: Steered(**options), max_episode_steps=20)
+    go_on(small_config("diayn", "gym/Steered-v0", eval_every=300, eval_episodes=3), tmp_path)
+    run = trained(tmp_path)
+    skill, reward = (run.saved["replay"][name] for name in ("skill", "reward"))
+    taken = {k: reward[skill[:, k] == 1].mean() for k in range(16) if skill[:, k].any()}
+    best = max(taken, key=lambda k: taken[k])
+    earned = play(run.task, run.agent, 0, run.agent.skills.one_hot(best)).said["return"]
+    result = evaluate(tmp_path, 4)
+    assert result["best_skill"] == best and result["best_skill_return"] == pytest.approx(earned)
+    assert result["return_mean"] != pytest.approx(earned)
+    evaluated = run.saved["evaluated"] | read_rows(tmp_path / "metrics.jsonl")[-1]
+    assert evaluated["eval_best_skill_return"] == pytest.approx(earned)
 
 
 def test_the_returns_of_an_evaluation_are_sums_of_rewards(tmp_path: Path) -> None:

@@ -96,6 +96,15 @@ class EncoderConfig:
             positive(name, getattr(self, name))
         in_range("shift", self.shift, 0, 64)
 
+    def only(self, layout: Layout, why: str) -> None:
+        """Refuse, for an agent of its own, any other layout, and a say of explorers that it does not have."""
+        if self.latent_layout != layout:
+            raise ValueError(f"latent_layout: {why}, must be {layout!r}, got {self.latent_layout!r}")
+        if self.explorer_grad_to_encoder is not None:
+            raise ValueError(
+                f"explorer_grad_to_encoder: there is no explorer, must be None, got {self.explorer_grad_to_encoder}"
+            )
+
 
 class Pictures(NamedTuple):
     """What a backbone that sees pictures is built from."""

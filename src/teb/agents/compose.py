@@ -1,4 +1,4 @@
-"""A backbone, a representation and an explorer as one agent. Every optimiser step, in its order, stands only here."""
+"""A backbone, a representation and an explorer as one agent. Every optimiser step of it, in its order, stands here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.backbone import Backbone, BackboneConfig, EncoderConfig, Pictures
+from teb.agents.descent import descend
 from teb.agents.mixing import Calibration, MixingConfig
 from teb.agents.protocol import (
     Batch,
@@ -126,10 +127,12 @@ class ComposedAgent:
             self.representing = torch_generator(runtime.seed, "representing", device=self.device)
 
     def _explorer_trains(self, seeing: EncoderConfig) -> bool:
-        wanted = seeing.explorer_grad_to_encoder
-        if wanted and self.explorer_optimiser is None:
-            raise ValueError("explorer_grad_to_encoder: this explorer has no loss of its own, got True")
-        return self.explorer.traits.trains_encoder if wanted is None else wanted
+        wanted, declared = seeing.explorer_grad_to_encoder, self.explorer.traits.trains_encoder
+        if wanted and (self.explorer_optimiser is None or declared is None):
+            raise ValueError(
+                "explorer_grad_to_encoder: this explorer has no loss that depends on o_t, got True"
+            )
+        return bool(declared if wanted is None else wanted)
 
     def _adam(self, groups: list[dict[str, Any]]) -> torch.optim.Adam:
         return torch.optim.Adam(groups, fused=True)
@@ -215,16 +218,12 @@ class ComposedAgent:
         if part is None or not (optimiser or part.traits.trains_encoder):
             return None
         traits, pull = part.traits, None
-        shown = sights[-1].shown(
-            traits.reads,
-            gradient=traits.trains_encoder and not traits.joint,
-            slow=traits.slow_tau > 0,
-        )
+        through = bool(traits.trains_encoder) and not traits.joint
+        shown = sights[-1].shown(traits.reads, gradient=through, slow=traits.slow_tau > 0)
         if traits.joint and traits.trains_encoder:
             pull = shown.obs.clone().requires_grad_()
             shown = shown._replace(obs=pull)
         loss, learnt = part.loss(shown, self.policy, self.representing)
-        through = traits.trains_encoder and not traits.joint
         norm = self._descend(loss, optimiser, through, traits.grad_clip, [] if pull is None else [pull])
         if through:
             _moved(sights)
@@ -333,25 +332,3 @@ class ComposedAgent:
 def _moved(sights: Sequence[Sight]) -> None:
     for sight in sights:
         sight.moved()
-
-
-def descend(
-    loss: Tensor,
-    optimisers: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
-    max_norm: float = 0.0,
-    also: Sequence[Tensor] = (),
-) -> Tensor | None:
-    """One step on `loss` for exactly the optimisers' parameters: no gradient is computed for, or left in, any other.
-
-    `also` are tensors that get their gradient without being stepped; it counts for the norm. Returns the norm before
-    clipping, if there is a limit.
-    """
-    steps = [optimisers] if isinstance(optimisers, torch.optim.Optimizer) else optimisers
-    parameters = [p for optimiser in steps for group in optimiser.param_groups for p in group["params"]]
-    for optimiser in steps:
-        optimiser.zero_grad(set_to_none=True)
-    loss.backward(inputs=[*parameters, *also])
-    norm = nn.utils.clip_grad_norm_([*parameters, *also], max_norm) if max_norm else None
-    for optimiser in steps:
-        optimiser.step()
-    return norm

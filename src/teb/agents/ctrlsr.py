@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.backbone import BackboneConfig, EncoderConfig
-from teb.agents.compose import descend
+from teb.agents.descent import descend
 from teb.agents.protocol import Batch, Metrics, Runtime, Sampling, Shapes, Skills, State
 from teb.agents.state import state_of, take_up
 from teb.checks import in_range, positive
@@ -94,11 +94,7 @@ class CtrlsrConfig:
             raise ValueError(
                 f"batch_size: a contrast needs at least 2 windows, got {self.backbone.batch_size}"
             )
-        if self.encoder.latent_layout != "shared_trunk":
-            raise ValueError(
-                "latent_layout: actor and features read one latent, must be 'shared_trunk', "
-                f"got {self.encoder.latent_layout!r}"
-            )
+        self.encoder.only("shared_trunk", "actor and features read one latent")
 
 
 class Learner(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from teb.agents.backbone import Backbone, BackboneConfig, EncoderConfig, Pictures
-from teb.agents.compose import descend
+from teb.agents.descent import descend
 from teb.agents.protocol import Batch, Metrics, Runtime, Sampling, Shapes, Skills, State
 from teb.agents.sight import Sight
 from teb.agents.state import state_of, take_up
@@ -92,12 +92,8 @@ class DrmAgentConfig:
     """What DrM adds."""
 
     def __post_init__(self) -> None:
-        """Refuse layouts in which the actor has no trunk to listen to."""
-        if self.encoder.latent_layout != "critic_trunk":
-            raise ValueError(
-                "latent_layout: drm has a trunk each for actor, critic and value, 'critic_trunk', "
-                f"got {self.encoder.latent_layout!r}"
-            )
+        """Refuse layouts in which the actor has no trunk to listen to, and what has no meaning here."""
+        self.encoder.only("critic_trunk", "drm has a trunk each for actor, critic and value")
 
 
 class DrmBackbone(Backbone):

@@ -17,7 +17,7 @@ class MixingConfig:
     calibrate_updates: int = 0
     """First updates over which the bonus is measured to find its factor, kept from then on; 0 for none (ours)."""
     calibrate_to: float = 0.05
-    """What eta times the bonus is over these updates, on average of sizes (paper: below 0.05 at first)."""
+    """Mean size of the bonus over these updates, before eta multiplies it (paper: below 0.05 at first)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

@@ -181,6 +181,17 @@ class Skills:
             return np.eye(self.width, dtype=np.float32)
         return np.stack([self.draw(rng) for _ in range(count)])
 
+    def most_paid(self, skill: np.ndarray, reward: np.ndarray) -> int | None:
+        """The number of the skill under which a step earned most on average, the first of equals; [N, K] and [N].
+
+        None where skills cannot be counted, and for no steps.
+        """
+        steps = skill.sum(0, dtype=np.float64)
+        if self.kind != "one-hot" or not steps.any():
+            return None
+        earned = reward.astype(np.float64) @ skill
+        return int(np.argmax(np.where(steps > 0, earned / np.maximum(steps, 1.0), -np.inf)))
+
     def one_hot(self, index: int) -> np.ndarray:
         """The skill of this number."""
         return np.eye(self.width, dtype=np.float32)[index]
@@ -220,8 +231,9 @@ class Traits(NamedTuple):
     """Builds the critic it needs, (shapes, width, precision) -> module; None takes the backbone's own."""
     reads: tuple[int, ...] | None = (0, -1)
     """Whose latents it reads from pixels: steps of a window, 0 for o_t, 1 for o_{t+1}, -1 for o_{t+n}; None for all."""
-    trains_encoder: bool = False
-    """Whether, from pixels, its loss trains the encoder as well, through o_t; no other latent carries a gradient."""
+    trains_encoder: bool | None = False
+    """Whether, from pixels, its loss trains the encoder as well, through o_t; no other latent carries a gradient. None
+    where it never could: no loss of its own depends on o_t."""
     borrows_metric: bool = False
     """Whether the models of its metric are the representation's; `borrow` is called with that before anything else."""
     joint: bool = False

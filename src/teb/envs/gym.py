@@ -13,6 +13,7 @@ from teb.envs.naming import did_you_mean
 from teb.envs.nometer import NoMeter
 from teb.envs.pixels import Frames, is_image
 from teb.envs.protocol import Task
+from teb.envs.rendering import misnamed, names_no_backend
 
 _SUPPORTED = "supported are 1-D Box observations and pictures of bytes, with finite 1-D Box actions"
 
@@ -108,6 +109,10 @@ def _build(name: str, config: GymConfig) -> gym.Env[Any, Any]:
         ) from error
     except gym.error.Error as error:
         raise ValueError(f"gym/{name} cannot be built: {_first_sentence(error)}") from error
+    except RuntimeError as error:
+        if not names_no_backend(error):
+            raise
+        raise ValueError(misnamed()) from error
 
 
 def _first_sentence(error: Exception) -> str:

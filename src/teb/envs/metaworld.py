@@ -216,6 +216,7 @@ def _package_env(task: str) -> Any:
     if find_spec("metaworld") is None or find_spec("mujoco") is None:
         raise ValueError(f'metaworld/{task} needs Meta-World: pip install "teb[metaworld]"')
     choose_backend()  # now or never: states need no pictures, but another environment of the process may
+    load_mujoco()
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
     env: Any = ALL_V3_ENVIRONMENTS[f"{task}-v3"]()

@@ -76,10 +76,29 @@ _CANNOT = "pictures cannot be drawn, "
 
 
 def load_mujoco() -> Any:
-    """The module `mujoco`, imported where it is needed, and untyped: its binary parts declare nothing."""
-    import mujoco
+    """The module `mujoco`, imported where it is needed, and untyped: its binary parts declare nothing.
 
+    Raises:
+        ValueError: if MUJOCO_GL is set to something that MuJoCo does not know.
+    """
+    try:
+        import mujoco
+    except RuntimeError as error:
+        if not names_no_backend(error):
+            raise
+        raise ValueError(misnamed()) from error
     return mujoco
+
+
+def names_no_backend(error: RuntimeError) -> bool:
+    """Whether MuJoCo refused to be imported because of the value of MUJOCO_GL."""
+    return "MUJOCO_GL" in str(error)
+
+
+def misnamed() -> str:
+    """What is wrong with MUJOCO_GL then."""
+    known = " or ".join(map(repr, BACKENDS))
+    return f"MUJOCO_GL: must be {known}, or not set, got {os.environ.get('MUJOCO_GL')!r}"
 
 
 def set_quality(model: Any, quality: Quality) -> None:

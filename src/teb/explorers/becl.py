@@ -63,7 +63,7 @@ class Becl(nn.Module):
         self.config = config
         count = config.skill_count
         skills = Skills(count, "one-hot", config.skill_period)
-        traits = Traits(eta=config.eta, batches=config.contrastive_steps, skills=skills)
+        traits = Traits(eta=config.eta, batches=config.contrastive_steps, skills=skills, trains_encoder=None)
         self.traits = traits.shown(config.n_step_mode)
         self.features = nn.Sequential(
             Mlp(shapes.obs, config.hidden, count, depth=2, compute=compute),

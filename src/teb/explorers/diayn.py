@@ -56,7 +56,8 @@ class Diayn(nn.Module):
         super().__init__()
         self.config = config
         skills = Skills(config.skill_count, "one-hot", config.skill_period)
-        self.traits = Traits(eta=config.eta, skills=skills).shown(config.n_step_mode)
+        traits = Traits(eta=config.eta, skills=skills, trains_encoder=None)
+        self.traits = traits.shown(config.n_step_mode)
         self.classifier = Mlp(shapes.obs, config.hidden, config.skill_count, depth=2, compute=compute)
 
     def parameter_groups(self) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ class NoBonusConfig:
 class NoBonus(nn.Module):
     """An explorer that pays nothing and learns nothing."""
 
-    traits = Traits(eta=0.0, reads=())
+    traits = Traits(eta=0.0, reads=(), trains_encoder=None)
 
     def __init__(
         self,

@@ -60,7 +60,8 @@ class Rnd(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.traits = Traits(eta=config.eta).shown(config.nstep_mode)
+        trains = None if config.reward_on == "next_obs" else False
+        self.traits = Traits(eta=config.eta, trains_encoder=trains).shown(config.nstep_mode)
         sizes = shapes.obs, config.hidden, config.features, 2, compute
         self.predictor = Mlp(*sizes, wide=True)
         self.target = Mlp(*sizes, wide=True).requires_grad_(False)

@@ -27,7 +27,7 @@ from teb.maths.gaussian import SigmaParam
 from teb.maths.particles import nearest_mean
 from teb.maths.shaping import Shaping, end_discount, n_step_sum, shaping_term, summed_shaping
 from teb.nets.memory import MovingAverage, Ring, follow
-from teb.nets.metric import MetricModels, Prediction, Transition, WDist
+from teb.nets.metric import MetricModels, Prediction, Transition, WDist, error_length
 
 AnchorKind = Literal["batch_mean", "random", "s0", "ema", "particles"]
 AnchorReward = Literal["pred_mean", "pred_sample", "replay_nstep", "replay_1"]
@@ -292,7 +292,7 @@ class Teb(nn.Module):
         return loss, {
             "reward_nll": reward_loss.detach(),
             "transition_nll": transition_loss.detach(),
-            "transition_rmse": (prediction.next.detach() - next_obs).square().sum(-1).mean().sqrt(),
+            "transition_rmse": error_length(prediction.next, next_obs),
             "sigma_mean": prediction.reward_sigma.detach().mean(),
         }
 

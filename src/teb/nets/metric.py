@@ -53,6 +53,11 @@ class TransitionModel(nn.Sequential):
         return 0.5 * (target - mean).square().mean()
 
 
+def error_length(mean: Tensor, next_latent: Tensor) -> Tensor:
+    """Root of the mean squared length of a prediction's error, for logs: [B, D] twice -> a scalar, no gradient."""
+    return (mean.detach() - next_latent.detach()).square().sum(-1).mean().sqrt()
+
+
 class LatentDynamics(nn.Module):
     """A transition model, and what decodes the reward from a draw of it: the models that RAP and DBC share.
 
@@ -91,7 +96,7 @@ class LatentDynamics(nn.Module):
         said = mean.detach(), sigma.detach()
         metrics = {
             "transition_nll": loss.detach(),
-            "transition_rmse": (said[0] - next_latent.detach()).square().sum(-1).mean().sqrt(),
+            "transition_rmse": error_length(mean, next_latent),
             "next_sigma_mean": said[1].mean(),
         }
         if self.decoder is not None:

@@ -79,6 +79,10 @@ class Replay:
         final_obs = (self.episodes + int(self.running)) * self._obs[0].nbytes
         return final_obs + self._used_slots * sum(column[0].nbytes for column in self._columns().values())
 
+    def earned(self) -> tuple[Array, Array]:
+        """The skill and the reward of every transition, oldest first, [N, K] and [N]."""
+        return Pieces(self._used(self._skill)).joined(), Pieces(self._used(self._reward)).joined()
+
     def current_actions(self) -> Array:
         """Actions of the running episode so far, [t, A]; no rows if none is running."""
         return self._action[self._running_slots()]

@@ -25,7 +25,7 @@ from teb.maths.distances import LatentDistance, latent_distance
 from teb.maths.gaussian import SigmaParam
 from teb.maths.shaping import n_step_sum
 from teb.nets.memory import follow
-from teb.nets.metric import MetricModels, Prediction, Transition, WDist
+from teb.nets.metric import MetricModels, Prediction, Transition, WDist, error_length
 from teb.representations.regression import Learnt, Regressed, Regression
 
 DeltaR = RewardDifferential | Literal["env_nstep", "env_1"]
@@ -205,7 +205,7 @@ class Bisim(Regression):
             {
                 "reward_nll": reward_loss.detach(),
                 "transition_nll": transition_loss.detach(),
-                "transition_rmse": (dynamics.next.detach() - following).square().sum(-1).mean().sqrt(),
+                "transition_rmse": error_length(dynamics.next, following),
                 "sigma_mean": prediction.reward_sigma.detach().mean(),
             },
         )

@@ -14,7 +14,7 @@ from teb.checks import in_range, positive
 from teb.explorers.entry import Entry
 from teb.maths.bisimulation import metric_target, pair_indices, w2_per_dimension
 from teb.maths.distances import capped, huber, latent_distance
-from teb.nets.metric import LatentDynamics, inverse_dynamics
+from teb.nets.metric import inverse_dynamics
 from teb.representations.regression import DynamicsConfig, Learnt, Regressed, Regression
 
 
@@ -73,15 +73,7 @@ class Dbc(Regression):
         self.traits = config.traits(
             trains_encoder=bool(config.lambda_b or config.lambda_p or config.inverse_weight)
         )
-        self.dynamics = LatentDynamics(
-            shapes.obs,
-            shapes.action,
-            hidden=config.pred_hidden,
-            transition=config.transition,
-            sigma_range=(config.next_sigma_min, config.next_sigma_max),
-            reward_decoder=config.reward_decoder,
-            radius=self.radius,
-        )
+        self.dynamics = config.dynamics(shapes, self.radius)
         self.inverse = inverse_dynamics(shapes.obs, shapes.action) if config.inverse_weight else None
 
     def parameter_groups(self) -> list[dict[str, Any]]:

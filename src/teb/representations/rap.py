@@ -15,7 +15,6 @@ from teb.maths.behaviour import gap_of_means, squared_gap_of_means
 from teb.maths.bisimulation import pair_indices, w2_per_dimension
 from teb.maths.distances import diffuse_distance
 from teb.maths.gaussian import bounded_sigma, gaussian_nll
-from teb.nets.metric import LatentDynamics
 from teb.nets.mlp import hidden_mlp
 from teb.representations.regression import DynamicsConfig, Learnt, Regressed, Regression
 
@@ -67,14 +66,7 @@ class Rap(Regression):
             trains_encoder=bool(config.lambda_b or config.lambda_r * config.nll_scale or config.lambda_p)
         )
         self.reward = hidden_mlp(shapes.obs, config.pred_hidden, 2)
-        self.dynamics = LatentDynamics(
-            shapes.obs,
-            shapes.action,
-            hidden=config.pred_hidden,
-            transition=config.transition,
-            sigma_range=(config.next_sigma_min, config.next_sigma_max),
-            reward_decoder=config.reward_decoder,
-        )
+        self.dynamics = config.dynamics(shapes)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """All models with one learning rate."""

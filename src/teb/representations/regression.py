@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from teb.agents.protocol import Batch, Metrics, Policy, Traits
+from teb.agents.protocol import Batch, Metrics, Policy, Shapes, Traits
 from teb.checks import in_range, one_of_the_choices, positive
 from teb.maths.bisimulation import Pairing, bisim_loss
-from teb.nets.metric import Transition
+from teb.nets.metric import LatentDynamics, Transition
 
 
 class Learnt(NamedTuple):
@@ -126,6 +127,18 @@ class DynamicsConfig:
             trains_encoder=trains_encoder,
             joint=self.rep_update == "joint",
             after_critic=self.rep_update == "after",
+        )
+
+    def dynamics(self, shapes: Shapes, radius: float = math.inf) -> LatentDynamics:
+        """The models that these options describe."""
+        return LatentDynamics(
+            shapes.obs,
+            shapes.action,
+            hidden=self.pred_hidden,
+            transition=self.transition,
+            sigma_range=(self.next_sigma_min, self.next_sigma_max),
+            reward_decoder=self.reward_decoder,
+            radius=radius,
         )
 
     def outcome(self, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Load the newest intact checkpoint of a run and play `episodes` with it; writes eval.json and returns it.
 
-    With `film` also an mp4 of them, so many frames a second.
+    Where skills can be counted it plays the same episodes once more, under the one that earned most in the replay. With
+    `film` also an mp4 of the former, so many frames a second.
     """
     run = trained(folder)
     over = None
@@ -37,7 +38,6 @@ def evaluate(
         over = experience(run, seed)
     seeds = [child_seed(seed, "evaluation", number) % 2**31 for number in range(episodes)]
     played = [play(run.task, run.agent, number) for number in watched(seeds, "episodes", film is not None)]
-    run.task.env.close()
     returns = [episode.said["return"] for episode in played]
     said = {name: value for name, value in average(played).items() if name != "return"}
     result = {
@@ -50,6 +50,13 @@ def evaluate(
         **run.task.meter.metrics(),
         **said,
     }
+    skills, replay = run.agent.skills, run.saved["replay"]
+    best = skills.most_paid(replay["skill"], replay["reward"])
+    if best is not None:
+        again = [play(run.task, run.agent, number, skills.one_hot(best)) for number in seeds]
+        result["best_skill"] = best
+        result |= {f"best_skill_{name}": value for name, value in average(again).items()}
+    run.task.env.close()
     write_record(folder / "eval.json", result)
     if film is not None:
         write_film(run, played, over, film, fps)

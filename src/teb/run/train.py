@@ -160,15 +160,24 @@ class Run:
         }
 
     def evaluate(self) -> None:
-        """Play episodes elsewhere, with the mean action; the next row says what came of them."""
+        """Play episodes elsewhere, with the mean action; the next row says what came of them.
+
+        Where skills can be counted, the same episodes once more, under the one that earned most in the replay.
+        """
         if self.evaluation is None:
             return
-        seeds = (
+        seeds = [
             child_seed(self.config.seed, "evaluation", self.env_steps, number) % 2**31
             for number in range(self.config.eval_episodes)
-        )
-        played = [play(self.evaluation, self.agent, seed) for seed in seeds]
-        self.evaluated = {f"eval_{name}": value for name, value in average(played).items()}
+        ]
+        skills = self.agent.skills
+        best = skills.most_paid(*self.replay.earned())
+        under = {"eval_": None} | ({} if best is None else {"eval_best_skill_": skills.one_hot(best)})
+        self.evaluated = {
+            f"{before}{name}": value
+            for before, skill in under.items()
+            for name, value in average([play(self.evaluation, self.agent, s, skill) for s in seeds]).items()
+        }
 
     def state(self) -> State:
         """Everything that the next step depends on. The environment is its episode's number and actions so far."""
