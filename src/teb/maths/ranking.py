@@ -25,7 +25,7 @@ def ranking_loss(logits: Tensor, left_out: Tensor | None = None) -> Tensor:
 
 def repeated_rows(rows: Tensor) -> Tensor:
     """Which rows are the same as which others, exactly, [B, ...] -> [B, B] booleans; none is an other to itself."""
-    found: object = rows.flatten(1).unique(dim=0, return_inverse=True)  # pyright: ignore[reportUnknownMemberType]
+    found: object = rows.flatten(1).unique(dim=0, return_inverse=True)  # pyright: ignore
     kind = cast("tuple[Tensor, Tensor]", found)[1]
     same = kind.unsqueeze(1) == kind
     return same.fill_diagonal_(fill_value=False)
