@@ -115,13 +115,13 @@ def chosen(options: StudyOptions) -> Choice:
 
 
 def every_choice(options: StudyOptions) -> list[Choice]:
-    """The named study, or all: planned at every budget, shown at the first of each; or all at the named budget."""
+    """The named study, or all of them, at every budget unless one is named."""
     if not options.all:
         return [chosen(options)]
     found = []
     for name, study in STUDIES.items():
         asked = [options.budget] if options.budget else list(study.budgets)
-        for budget in asked if options.verb == "plan" else asked[:1]:
+        for budget in asked:
             if budget in study.budgets:
                 found.append(chosen(dataclasses.replace(options, name=name, budget=budget)))
     return found
