@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from teb.run.stopping import StopWish
+from teb.studies import pool
 from teb.studies.cluster import Needs, run_jobs_on_ray
 from teb.studies.plan import Budget, Options, Study, Variant, jobs
 from teb.studies.pool import run_jobs
@@ -75,8 +76,11 @@ def trainings(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_every_run_finishes_once_and_alike_although_a_node_is_lost(tmp_path: Path) -> None:
+def test_every_run_finishes_once_and_alike_although_a_node_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = jobs(STUDY, BUDGET)
+    monkeypatch.setattr(pool, "usable_cores", lambda: 1)  # as many threads as a run has on the cluster
     alone, said = tmp_path / "alone", list[str]()
     assert run_jobs(listed, alone / "runs", registry(alone), 1, StopWish(), said.append) == []
 
