@@ -16,7 +16,7 @@ from teb.config import config_hash
 from teb.report.records import Record, parse_record, read_registry
 from teb.run.stopping import StopWish
 from teb.studies import COMPUTED, STUDIES, command
-from teb.studies.plan import Budget, Job, Study, Variant, jobs, rows, unavailable, words
+from teb.studies.plan import Budget, Job, Study, Variant, jobs, rows, words
 from teb.studies.pool import run_jobs, usable_cores
 from teb.studies.stored import estimate, evidence, missing, registry, stored_records
 
@@ -30,8 +30,6 @@ TINY = Study(
 SMALL = TINY.budgets["cpu"]
 MIXED = [Variant("icm"), Variant("rnd"), Variant("uniform")]
 EVERY = [(name, budget) for name, study in STUDIES.items() for budget in study.budgets]
-AWAITED: set[str] = {"rap", "dbc", "mico", "ctrlsr"}
-"""Agents that studies name before this version has them."""
 
 
 def record_of(job: Job, env_steps: int, **changes: object) -> dict[str, object]:
@@ -74,8 +72,7 @@ def test_every_study_names_runs_that_the_command_line_takes(name: str, budget: s
     assert len({job.name for job in listed}) == len(listed), "two runs would share a folder"
     assert len({(job.hashes, job.config.run.seed) for job in listed}) == len(listed)
     assert len(listed) == len({(job.row, job.config.env, job.config.run.seed) for job in listed})
-    assert {job.row for job in listed} | AWAITED >= set(rows(study, size)) - {"rap (distracted)"}
-    assert set(unavailable(study, size)) <= AWAITED
+    assert {job.row for job in listed} == set(rows(study, size))
     assert "uniform" in rows(study, size)
     for job in (listed[0], listed[-1]):
         assert parse_train(job.words)[0] == job.config
@@ -86,12 +83,10 @@ def test_no_run_of_any_study_shares_its_folder_with_another_configuration() -> N
     assert len({job.name for job in listed}) == len({(job.name, job.hashes[0]) for job in listed})
 
 
-def test_an_agent_that_is_not_there_is_a_missing_row_and_no_run() -> None:
+def test_an_agent_that_is_not_there_is_refused_by_name() -> None:
     study = dataclasses.replace(TINY, variants=[*TINY.variants, Variant("nobody")])
-    assert unavailable(study, SMALL) == ["nobody"]
-    assert jobs(study, SMALL) == jobs(TINY, SMALL)
-    assert rows(study, SMALL) == [*rows(TINY, SMALL), "nobody"]
-    assert not evidence(study, SMALL, []).cell("nobody", "maze2d/square-a").values
+    with pytest.raises(ValueError, match="nobody"):
+        jobs(study, SMALL)
 
 
 def test_options_of_a_budget_reach_the_runs_and_not_the_names_of_rows() -> None:

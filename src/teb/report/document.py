@@ -35,8 +35,6 @@ class Chapter:
     planned: int
     stored: int
     table: Study
-    absent: Sequence[str] = ()
-    """Agents that it names and that this version does not have."""
     command: str = ""
     """What names its missing runs."""
 
@@ -155,7 +153,6 @@ def _chapter(chapter: Chapter, places: Mapping[str, int]) -> dict[str, Any]:
         "steps": chapter.steps,
         "planned": chapter.planned,
         "stored": chapter.stored,
-        "absent": list(chapter.absent),
         "command": chapter.command,
         "series": study.measure.series,
         "measure": study.measure.name,

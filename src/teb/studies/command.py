@@ -18,7 +18,7 @@ from teb.report.records import Record
 from teb.run.stopping import stop_on_signals
 from teb.studies import COMPUTED, STUDIES
 from teb.studies.cluster import Needs, run_jobs_on_ray
-from teb.studies.plan import Budget, Job, Study, jobs, unavailable
+from teb.studies.plan import Budget, Job, Study, jobs
 from teb.studies.pool import run_jobs
 from teb.studies.stored import estimate, evidence, missing, registry, stored_records
 
@@ -154,16 +154,13 @@ def _told(
 ) -> list[str]:
     """What a plan says, in a line or in full."""
     total = len(jobs(choice.study, choice.budget))
-    absent = unavailable(choice.study, choice.budget)
-    without = f"not in this version: {', '.join(absent)}" if absent else ""
     to_go = f"{len(lacking)} to go: {estimate(lacking, records)}" if lacking else "complete"
     if short:
         done = f"{total - len(lacking)} of {total} runs"
-        return [f"{choice.folder:<28} {done:<18} {'; '.join(filter(None, (to_go, without)))}"]
+        return [f"{choice.folder:<28} {done:<18} {to_go}"]
     return [
         f"{choice.folder}: {total - len(lacking)} of {total} runs are in {path}",
         *(f"  missing: {shlex.join(('teb', 'train', *job.words))}" for job in lacking),
-        *([without] if without else []),
         to_go,
     ]
 
@@ -175,9 +172,6 @@ def _run(options: StudyOptions) -> int:
     choice = chosen(options)
     say = Console(stderr=True, soft_wrap=True, highlight=False).print
     lacking = missing(choice.study, choice.budget, stored_records(options.results))
-    absent = unavailable(choice.study, choice.budget)
-    if absent:
-        say(f"left out, not in this version: {', '.join(absent)}")
     where = "on Ray" if options.ray else f"{options.workers} at a time"
     say(f"{choice.folder}: {len(lacking)} runs to go, {where}")
     places = options.runs, registry(options.results)

@@ -17,7 +17,7 @@ from teb.report.html import write_page
 from teb.report.records import Record, RecordError, RecordWarning
 from teb.studies import STUDIES
 from teb.studies.command import StudyOptions, chosen
-from teb.studies.plan import jobs, unavailable
+from teb.studies.plan import jobs
 from teb.studies.stored import evidence, missing, registry, stored_records
 
 
@@ -99,6 +99,5 @@ def _chapter(name: str, asked: str, records: Sequence[Record]) -> Chapter:
         planned=planned,
         stored=planned - len(missing(study, budget, records)),
         table=evidence(study, budget, records),
-        absent=unavailable(study, budget),
         command=f"teb study plan {name} --budget {asked}",
     )

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from teb.agents.registry import KINDS
 from teb.cli import parse_train
 from teb.config import Config, config_hash, label
-from teb.envs import FAMILIES, observed, split_id
+from teb.envs import FAMILIES, split_id
 from teb.report.comparison import COVERAGE, Measure
 from teb.report.grid import FinalKind, Published
 
@@ -41,10 +40,6 @@ class Variant:
     """The row's name; by default the agent with what its options change."""
     where: Mapping[str, Options] = field(default_factory=dict)
     """Further options in some environments, such as a weight that a paper tunes by task."""
-
-    def known(self, env: str) -> bool:
-        """Whether there is such an agent for what this environment shows."""
-        return self.agent in KINDS[observed(env)]
 
 
 @dataclass(frozen=True)
@@ -132,28 +127,13 @@ class Job:
 
 def jobs(study: Study, budget: Budget) -> list[Job]:
     """All runs, seed by seed, so that an interrupted study has every row before it has more seeds."""
-    first = [
-        _job(variant, env, budget)
-        for env in study.environments(budget)
-        for variant in study.variants
-        if variant.known(env)
-    ]
+    first = [_job(variant, env, budget) for env in study.environments(budget) for variant in study.variants]
     return [_seeded(job, seed) for seed in budget.seeds for job in first]
 
 
-def unavailable(study: Study, budget: Budget) -> list[str]:
-    """Agents that the study names and that this version does not have."""
-    lacking = [v.agent for v in study.variants if not all(map(v.known, study.environments(budget)))]
-    return list(dict.fromkeys(lacking))
-
-
 def rows(study: Study, budget: Budget) -> list[str]:
-    """Names of the rows, in order; a row whose agent this version does not have is one of them."""
-    named = [
-        _row(variant, env, budget) if variant.known(env) else variant.name or variant.agent
-        for variant in study.variants
-        for env in study.environments(budget)
-    ]
+    """Names of the rows, in order."""
+    named = [_row(variant, env, budget) for variant in study.variants for env in study.environments(budget)]
     return list(dict.fromkeys(named))
 
 

@@ -18,7 +18,6 @@ function studyView(data, study) {
       ? h("p", { class: "warning" }, `${counted(study.planned - study.stored, "run")} not made yet; `,
         h("code", {}, study.command), " names them.")
       : null,
-    study.absent.length ? h("p", { class: "warning" }, `Not in this version: ${study.absent.join(", ")}.`) : null,
     few ? h("p", { class: "warning" }, `${few} of ${counted(seeds.length, "cell")} have fewer than ${data.few} seeds: `
       + "deviations and intervals of so few are rough, and mostly too small.") : null,
     section("Table", finalTable(data, study), notesOf(study)),
